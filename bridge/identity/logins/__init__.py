@@ -1,1 +1,1 @@
-"""Logins of people at the authorization servers of peers: made, kept, renewed and revoked."""
+"""People's logins at the authorization servers of peers: begin, keep, renew and revoke them."""

@@ -1,4 +1,4 @@
-"""The logins of the callers of a peer that wants one of each, as far as they are held in memory."""
+"""The tokens in memory for a peer that requires a login of each caller."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from bridge.identity.tokens.token_endpoint import AccessToken
 
 
 class EachLogin(TokenSource):
-    """The tokens of a peer that wants a login of each caller. In nobody's name there is none."""
+    """The tokens for a peer that requires a login of each caller. Without a caller there is no token."""
 
     def __init__(self, login_config: LoginConfig, seconds: float, most: int) -> None:
-        """`seconds` bounds the way to a token, and `most` the callers whose tokens are held in memory."""
+        """`seconds` limits the time to get a token, and `most` the number of callers whose tokens are in memory."""
         self.login_config = login_config
         self._seconds = seconds
         self._most = most
@@ -25,25 +25,27 @@ class EachLogin(TokenSource):
         return self.login_config, self._seconds, self._most
 
     def of(self, principal: str) -> LoginToken:
-        """The token of a principal's own login. Once another replica has been given a later one, it is of that."""
+        """The token of a principal's login. After another replica received a newer login, it is the token of the newer
+        login."""
         held = self._held.pop(principal, None)
         if held is None or held.is_replaced:
             held = LoginToken(replace(self.login_config, principal=principal), self._seconds)
         held.heard_by = self.heard_by
-        self._held[principal] = held  # the one used least of late comes first
+        self._held[principal] = held  # the least recently used comes first
         while len(self._held) > self._most:
             del self._held[next(iter(self._held))]
         return held
 
     def keep(self, principal: str, since: float | None) -> None:
-        """Hold nothing of a principal but the login that it made then; None is for no login."""
+        """Drop the principal's token unless it belongs to the login made at `since`; None drops the token of any
+        login."""
         held = self._held.get(principal)
         if held is not None and not held.bind(since):
             del self._held[principal]
             held.look_again()
 
     async def __call__(self) -> AccessToken:
-        """No token.
+        """Refuse: there is no caller.
 
         Raises:
             LoginNeededError: always.
@@ -51,4 +53,4 @@ class EachLogin(TokenSource):
         raise LoginNeededError(f"{self.login_config.key.shown} is called with the login of each caller alone")
 
     def refused(self, token: AccessToken) -> None:
-        """See `TokenSource`. None was given."""
+        """Do nothing: without a caller no token was sent."""

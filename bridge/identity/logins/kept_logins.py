@@ -1,10 +1,11 @@
-"""Logins: what an authorization server gave the bridge for one peer and one principal, and who keeps it.
+"""The data of logins: what an authorization server gave the bridge for one peer and one principal, and the protocol of
+their store.
 
-A login is kept by peer and principal. The operator of the bridge is the principal without a name. A keeper gives one
-process at a time, of all processes and replicas that share it, the right to renew a login: a refresh token that is
-used twice ends the whole login at servers that rotate it.
+A login is stored under its peer and principal. The operator of the bridge is the principal without a name. Of all
+processes and replicas that share a keeper, the keeper lets one at a time renew a login: at servers that rotate refresh
+tokens, a refresh token that is used twice ends the whole login.
 
-This module knows neither HTTP nor where logins are kept.
+This module knows neither HTTP nor where logins are stored.
 """
 
 from __future__ import annotations
@@ -18,45 +19,46 @@ from urllib.parse import urlsplit
 from bridge.text.safe_text import without_hidden_characters
 
 OPERATOR: Final = ""
-"""The principal of logins that the operator made, which serve every caller."""
+"""The principal of the operator's logins, which serve every caller."""
 
 EARLY_SECONDS: Final = 30.0
-"""A token is replaced so long before it expires, or at half its life if that is shorter: a call takes time."""
+"""How long before its expiry a token is replaced, since a call takes time; half its life if that is shorter."""
 
 DAY_SECONDS: Final = 86_400.0
 
 USE_NOTED_SECONDS: Final = DAY_SECONDS
-"""How much later a further use of a login is noted: not each use writes."""
+"""The least time between two writes of a login's last use, so that not each use writes."""
 
 DECLINED: Final = "the person declined to log in"
-"""Why a login is lost that its person declined."""
+"""The reason in `Login.lost` after the person declined."""
 
 REFUSED_LOGINS_MOST: Final = 2
-"""How many logins a call asks for that its peer has refused: one that takes none has nobody log in for ever."""
+"""How many refused logins a call retries with another login, so that a peer that refuses every login does not ask
+forever."""
 
 LoginClientAuth = Literal["none", "basic", "post"]
 
 PeerKind = Literal["tool_servers", "agents", "catalogs"]
-"""What a peer is, by its table in a file."""
+"""The kind of a peer: its table in the configuration file."""
 
 
 @dataclass(frozen=True)
 class LoginKey:
-    """Whose login it is, and with which peer."""
+    """Identifies a login by its peer and principal."""
 
     peer: str
-    """The URL of the peer, as `peer_of` makes it."""
+    """The URL of the peer, as `peer_of` returns it."""
     principal: str = OPERATOR
 
     @property
     def shown(self) -> str:
-        """The peer for a person: without the query, in which a key may stand."""
+        """The peer's URL to show to a person: without the query, which may hold a key."""
         return urlsplit(self.peer)._replace(query="").geturl()
 
 
 @dataclass(frozen=True)
 class Login:
-    """The tokens of a login, and what is needed to renew them. Times are seconds since the epoch."""
+    """The tokens of a login, and the data to renew them. Times are seconds since the epoch."""
 
     issuer: str
     token_url: str
@@ -71,27 +73,29 @@ class Login:
     expires_at: float | None = None
     scopes: tuple[str, ...] = ()
     wanted_scopes: tuple[str, ...] = ()
-    """Those that the peer has missed since, which the next login asks for beside these."""
+    """Further scopes that the peer has asked for since, which the next login requests, too."""
     resource: str = ""
     allow_private: bool = False
-    """Whether the operator let the login lead to private addresses. It counts for a URL, of which no file says it."""
+    """Whether the operator allowed private addresses for the login. This counts only for a peer that is not in the
+    file."""
     renewing_since: float | None = None
-    """When a refresh began whose answer was not written yet. Whoever finds this alone follows one that crashed."""
+    """When a refresh began whose answer is not written yet. A process that holds the lock and finds this knows that
+    another process crashed."""
     lost: str = ""
-    """Why it cannot be renewed any more; empty while it can."""
+    """Why it cannot be used or renewed any more; empty while it can."""
     refresh_url: str = ""
-    """Where it is renewed, if that is not the token endpoint; at the same origin."""
+    """The URL for refreshes, if that is not the token endpoint; it has the same origin."""
     used_at: float | None = None
-    """When a token of it was handed out, as it was last noted. The operator's login has no such notes."""
+    """The last written time of a use. The operator's login has none."""
     declined_at: float | None = None
-    """When the person declined to log in anew, as some call had asked; None if it never did."""
+    """When the person declined a call's request to log in again; None if the person never did."""
     vouched_by: str = ""
-    """Who said that the person is the principal: the identity of the issuer. Empty for a principal of the file, and if
-    an older release has stored it."""
+    """The identity of the issuer that identified the person as the principal. Empty for a principal of the file, and
+    for a login that an older release stored."""
 
     @property
     def last_used(self) -> float:
-        """When it was used, up to `USE_NOTED_SECONDS` too early. A token is got for a use."""
+        """The time of the last use, up to `USE_NOTED_SECONDS` too early. Getting a token counts as a use."""
         return max(self.since, self.got_at, self.used_at or 0.0)
 
     def is_fresh(self, now: float) -> bool:
@@ -103,29 +107,31 @@ class Login:
 
 @dataclass(frozen=True)
 class LoginLead:
-    """What a peer that is no MCP server says of how to log in: an agent, or a catalog."""
+    """How to log in at a peer that is no MCP server, but an agent or a catalog."""
 
     url: str
-    """Where the token is shown. It is for this resource, unless the metadata of the peer names another one."""
+    """The URL that gets the token. It is also the resource of the token, unless the metadata of the peer names
+    another."""
     challenge: str = ""
-    """The `WWW-Authenticate` of a request without a token; empty if the peer refused none."""
+    """The `WWW-Authenticate` in the answer to a request without a token; empty if the peer refused no request."""
     issuer: str = ""
     """The authorization server that its card names."""
     authorization_url: str = ""
-    """The page at which a person logs in, by a card that names no authorization server with metadata."""
+    """The page at which a person logs in, from a card that names no authorization server with metadata."""
     token_url: str = ""
-    """The token endpoint, likewise."""
+    """The token endpoint, from the same card."""
     refresh_url: str = ""
-    """Where a token is renewed, if the card says so beside that."""
+    """The URL for refreshes, if the card names one."""
     checks_pkce: bool = False
-    """Whether the card says that PKCE is required there."""
+    """Whether the card says that PKCE is required."""
     scopes: tuple[str, ...] = ()
-    """Those that the card asks for."""
+    """The scopes that the card asks for."""
 
 
 @dataclass(frozen=True)
 class BegunLogin:
-    """A login whose page can be shown. With the answer of that page it can be finished in any process."""
+    """A login that has begun: a person can be sent to its page. Any process can finish it with the answer of the
+    page."""
 
     page: str = field(repr=False)
     """The URL of the page."""
@@ -137,20 +143,21 @@ class BegunLogin:
     says_issuer: bool
     """Whether the answer has to name the issuer (RFC 9207)."""
     bare: Login
-    """The login, without its tokens."""
+    """The login without its tokens."""
     iss: str = ""
-    """The issuer as its metadata writes it, for the answer's `iss`; empty for the issuer of `bare`."""
+    """The issuer exactly as in its metadata, to compare with the answer's `iss`; empty for the issuer of `bare`."""
 
 
 @dataclass(frozen=True)
 class BegunProof:
-    """A proof of who is in a browser that its issuer has not answered yet. It can be finished in any process."""
+    """An OpenID Connect login of a caller that has begun and that its issuer has not answered yet. Any process can
+    finish it."""
 
     redirect_uri: str
     """Where the browser comes back to."""
     state: str = field(repr=False)
     nonce: str = field(repr=False)
-    """What the ID token has to say."""
+    """The nonce that the ID token must have."""
     verifier: str = field(repr=False)
     """The secret half of PKCE."""
     says_issuer: bool
@@ -158,43 +165,43 @@ class BegunProof:
     resource: str = ""
     """The resource indicator of the access token; empty to send none."""
     iss: str = ""
-    """The issuer as its metadata writes it, for the answer's `iss`; empty for the issuer as it is configured."""
+    """The issuer exactly as in its metadata, to compare with the answer's `iss`; empty for the issuer as configured."""
 
 
 @dataclass(frozen=True)
 class KeptLogins:
-    """All that a keeper has."""
+    """All logins of a keeper."""
 
     logins: Sequence[tuple[LoginKey, Login]]
-    """By peer and principal."""
+    """Sorted by peer and principal."""
     sealed_otherwise: int = 0
-    """How many there are beside these that were sealed with other keys."""
+    """The number of further logins that were sealed with other keys."""
 
 
 class HeldLogin(Protocol):
-    """A login that nobody else renews, writes or removes meanwhile."""
+    """A locked login: nobody else renews, writes or removes it meanwhile."""
 
     @property
     def login(self) -> Login | None:
-        """The login as it was when it was held, or as it was written since; None if there is none that opens."""
+        """The login as read after locking, or as written since; None if there is none, or it cannot be opened."""
         ...
 
     @property
     def is_there(self) -> bool:
-        """Whether there was one when it was held, also if it does not open."""
+        """Whether the login existed after locking, even if it cannot be opened."""
         ...
 
     async def write(self, login: Login) -> None:
-        """Keep a login in place of this one. It is durable when this returns."""
+        """Replace the login. The new login is durable when this returns."""
         ...
 
     async def remove(self) -> None:
-        """Forget it."""
+        """Delete the login."""
         ...
 
 
 class LoginKeeper(Protocol):
-    """Keeps logins, sealed. Keepers of one place are equal.
+    """Stores logins, sealed. Two keepers of the same place are equal.
 
     All methods raise UsageError if the place cannot be used, StoreError if a database is away, and OSError if a file
     cannot be read or written; `find` raises UsageError also if the login was sealed with another key.
@@ -202,7 +209,7 @@ class LoginKeeper(Protocol):
 
     @property
     def where(self) -> str:
-        """The place in words, without a password."""
+        """The place of the logins in words, without a password."""
         ...
 
     async def find(self, key: LoginKey) -> Login | None:
@@ -210,7 +217,7 @@ class LoginKeeper(Protocol):
         ...
 
     def held(self, key: LoginKey) -> AbstractAsyncContextManager[HeldLogin]:
-        """Wait until nobody else holds a login, then hold it, and read it again."""
+        """Wait until nobody else locks a login, then lock it, and read it again."""
         ...
 
     async def all(self) -> KeptLogins:
@@ -219,7 +226,8 @@ class LoginKeeper(Protocol):
 
 
 def peer_of(url: str) -> str:
-    """A peer in keys: its URL without a user and fragment. An empty path is the root (RFC 3986 section 6.2.3)."""
+    """The URL of a peer in normal form, without a user and a fragment. An empty path is the root (RFC 3986 section
+    6.2.3)."""
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2].lower()
     return parts._replace(
@@ -229,33 +237,34 @@ def peer_of(url: str) -> str:
 
 @dataclass(frozen=True)
 class AwaitedLogin:
-    """A call that waits for a login of its caller, with what another process needs to go on with it."""
+    """A call that waits for a login of its caller, with the data that another process needs to continue it."""
 
     principal: str
     call: str
-    """The digest of the task and its call: no other call goes on with this."""
+    """The digest of the task and its call: no other call can use this value."""
     skills: tuple[str, ...]
-    """The globs of the skills that the principal could use when it asked, in the face that it asked."""
+    """The globs of the skills that the principal had at the agent or server when it called."""
     scopes: tuple[tuple[str, tuple[str, ...]], ...]
-    """What each scope of its issuer opened there then; empty for a principal of the file."""
+    """What each scope of its issuer opened there at that time; empty for a principal of the file."""
     asked_at: float
     expires_at: float
-    """When the link expires. Some time later the task waits for a message."""
+    """When the link expires. After a grace period the task waits for a message instead."""
     vouched_by: str = ""
-    """Who said that it is the principal; see `Login.vouched_by`."""
+    """The identity of the issuer that identified the principal; see `Login.vouched_by`."""
     after: float = 0.0
-    """Only a login counts that was made after this: the server has refused the call with the one of before."""
+    """Only a login made after this time counts: the server has refused the call with the earlier login."""
     is_judged: bool = False
-    """Whether it came through an MCP server of the bridge, which has judged what it may use."""
+    """Whether the call came through an MCP server of the bridge, which has already checked its rights."""
 
 
 _CLIENT_SHOWN: Final = 64
-"""Characters of what a client says of itself that the page of a login shows."""
+"""The most characters of a client's description of itself that the login page shows."""
 
 
 def client_at(face: str, said: str) -> str:
-    """Through what a principal calls, for the page of its login: a face of the bridge, and what the client says of
-    itself. Nobody has checked that, so it is marked, bounded, in one line and without characters that nobody sees."""
+    """How a principal calls, for its login page: an endpoint of the bridge, and the client's description of itself.
+    That description is not verified, so it is marked, limited in length, in one line and without invisible
+    characters."""
     name = " ".join(without_hidden_characters(said).replace('"', "'").split())
     if not name:
         return face
@@ -264,16 +273,16 @@ def client_at(face: str, said: str) -> str:
 
 
 class CallerLogins(Protocol):
-    """The logins of the callers at a server that wants one of each."""
+    """The callers' logins at a server that requires a login of each caller."""
 
     @property
     def link_seconds(self) -> float:
-        """How long a link lives."""
+        """How long a link is valid."""
         ...
 
     async def usable_since(self, principal: str, after: float = 0.0) -> float | None:
-        """When a principal made the login that it has now; None if it has none that can be used and was made after some
-        moment. No two logins of a principal at a server were made at the same time, so this tells them apart.
+        """When the principal's current login was made; None if the principal has no usable login that was made after
+        `after`. This time identifies the login: a principal makes no two logins at a server at the same time.
 
         Raises:
             PeerError: the place of the logins cannot be read.
@@ -281,26 +290,26 @@ class CallerLogins(Protocol):
         ...
 
     def voucher_of(self, principal: str) -> str:
-        """Who says now that somebody is this principal; see `Login.vouched_by`."""
+        """The identity of the issuer that identifies this principal now; see `Login.vouched_by`."""
         ...
 
     def link(self, principal: str, client: str) -> str:
-        """The URL at which a principal logs in. `client` is what it calls through, for its page."""
+        """The URL at which a principal logs in. `client` is for the page; see `client_at`."""
         ...
 
     def sealed(self, awaited: AwaitedLogin) -> str:
-        """What proves later, to each process of the bridge, that the principal asked for this call."""
+        """A sealed proof, which each process of the bridge can verify later, that the principal made this call."""
         ...
 
     def awaited(self, proof: str) -> AwaitedLogin | None:
-        """The call of a proof; None for a proof of somebody else, or one whose key is gone."""
+        """The call in a proof; None if the proof is not from this bridge, or its key is gone."""
         ...
 
     async def settled(self, awaited: AwaitedLogin, *, is_patient: bool) -> bool | None:
-        """Wait until a principal has a login that can be used, or has declined since it asked; whether it has one.
+        """Wait until a principal has a usable login or declines. Returns whether it has a usable login.
 
-        Returns None if neither came until the link expired; if `is_patient`, until no issuer can answer any more that
-        was gone to by then. What came in time for that counts, also if it is found some minutes later. While the place
-        of the logins cannot be used, nothing has come.
+        Returns None if neither happens before the link expires or, with `is_patient`, before the last login that began
+        by then can end. A login or refusal that came in time counts even if it is found some minutes later. While the
+        store of the logins is unavailable, this waits.
         """
         ...

@@ -1,8 +1,8 @@
-"""A login at a URL of a command line, which somebody may make while the bridge runs.
+"""A login for a peer URL of the command line, which a person may make while the bridge runs.
 
-Most peers want no login. So nothing is looked for, and nothing is sent, until a peer refuses a request without a token.
-Then it is looked whether there is a login by now, once for each refusal. From the first one that is found on, its token
-is sent as if it had been there at the start (`login_credentials.py`).
+Most peers require no login. So the bridge looks for no login, and sends no token, until a peer refuses a request
+without a token. Each refusal makes it look once. After a login is found, its token is sent as if the login had existed
+at the start (`login_credentials.py`).
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from bridge.text.safe_text import shell_word
 
 
 class LoginPlace(Protocol):
-    """Where a login may be found later. Those of one URL are equal."""
+    """Finds the login of one URL. Two places of the same URL are equal."""
 
     @property
     def shown(self) -> str:
-        """The URL for a person."""
+        """The URL to show to a person."""
         ...
 
     def find(self) -> LoginConfig | None:
-        """The login that is there now; None if there is none. It may read files."""
+        """The configuration of the login that exists now; None if there is none. This may read files."""
         ...
 
 
 class LaterLogin(TokenSource):
-    """The token of a login, once there is one."""
+    """The token of a login that may be made later."""
 
     def __init__(self, place: LoginPlace, seconds: float) -> None:
-        """`seconds` bounds the way to a token."""
+        """`seconds` limits the time to get a token."""
         self._place = place
         self._seconds = seconds
         self._tokens: LoginToken | None = None
@@ -49,16 +49,16 @@ class LaterLogin(TokenSource):
 
     @property
     def is_there(self) -> bool:
-        """Whether a login was found. One that is forgotten again is needed from then on."""
+        """Whether a login was found. If it is deleted afterwards, the peer still requires a login."""
         return self._tokens is not None
 
     @property
     def if_refused(self) -> str:
-        """See `TokenSource`. Nothing while no token is shown."""
+        """See `TokenSource`. Empty while no token is sent."""
         return "" if self._tokens is None else self._tokens.if_refused
 
     async def look(self) -> bool:
-        """Look for a login, unless one was found; whether there is one.
+        """Look for a login, unless one was found. Returns whether there is one.
 
         Raises:
             TokenError: the place cannot be read.
@@ -70,13 +70,13 @@ class LaterLogin(TokenSource):
                 raise TokenError(
                     f"the login at {self._place.shown} cannot be read: {reason_of(exc)}"
                 ) from exc
-            if login_config is not None and self._tokens is None:  # another may have looked meanwhile
+            if login_config is not None and self._tokens is None:  # another call may have found it meanwhile
                 self._tokens = LoginToken(login_config, self._seconds)
                 self._tokens.heard_by = self.heard_by
         return self.is_there
 
     async def __call__(self) -> AccessToken:
-        """A token that is valid.
+        """A valid token.
 
         Raises:
             LoginNeededError: a person has to log in.
@@ -91,7 +91,7 @@ class LaterLogin(TokenSource):
         return await self._tokens()
 
     async def lack(self) -> str:
-        """Why there is no token of the login that was found; empty if there is one, or no login."""
+        """Why the found login has no token; empty if it has one, or if no login was found."""
         return "" if self._tokens is None else await self._tokens.lack()
 
     def refused(self, token: AccessToken) -> None:
@@ -105,10 +105,10 @@ class LaterLogin(TokenSource):
 
 
 class LaterCredentials(RenewableCredentials):
-    """Credentials without a token, until the peer refuses them and there is a login."""
+    """Credentials without a token until the peer refuses them and a login is found."""
 
     def __init__(self, login: LaterLogin, known: TokenCredentials, bare: PeerCredentials) -> None:
-        """`known` are the credentials of the login once it is there, and `bare` those until then."""
+        """`bare` are the credentials until a login is found, and `known` are the credentials afterwards."""
         self._login = login
         self._known = known
         self._bare = bare
@@ -118,7 +118,7 @@ class LaterCredentials(RenewableCredentials):
         """The credentials for the next request.
 
         Raises:
-            TokenError: there is a login, and no token of it.
+            TokenError: there is a login, but it has no token.
         """
         if not self._login.is_there:
             is_refused, self._is_refused = self._is_refused, False
@@ -127,12 +127,12 @@ class LaterCredentials(RenewableCredentials):
         return await self._known()
 
     def refused(self, shown: PeerCredentials) -> None:
-        """Forget a token, or look for one before the next request."""
+        """Drop the token, or look for a login before the next request."""
         if shown is self._bare and not self._login.is_there:
             self._is_refused = True
         else:
             self._known.refused(shown)
 
     async def widened(self, shown: PeerCredentials, scopes: Sequence[str]) -> bool:
-        """Whether there is a token now that may have these scopes."""
+        """Request more scopes. Returns whether there is another token now, which may have them."""
         return self._login.is_there and await self._known.widened(shown, scopes)

@@ -1,7 +1,7 @@
-"""The clients that the bridge has registered at issuers of late, so that a login that begins anew registers no other.
+"""Remembers the clients that the bridge registered recently, so that a repeated login registers no further client.
 
-A person tries again, and so does whoever would fill an issuer with clients. What was registered is remembered for a
-while in memory, for one login alone, since an issuer may forget a client that nobody has used.
+A person may try again, and an attacker may try to fill an issuer with clients. A client is remembered in memory for a
+while, for the same login only, since an issuer may forget an unused client.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from mcp.shared.auth import OAuthClientInformationFull
 from bridge.identity.logins.kept_logins import LoginKey
 
 _KEPT_SECONDS: Final = 600.0
-"""How long a client is used again: as long as a person may take at the page of an issuer."""
+"""How long a client is reused: as long as a person may take at the page of an issuer."""
 
 _CLIENTS_MOST: Final = 256
-"""Clients that are remembered. The oldest is forgotten first."""
+"""The most clients to remember. The oldest is forgotten first."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientUse:
-    """What a client is registered for. Issuers may refuse it for anything else."""
+    """The use that a client is registered for. Issuers may refuse it for another use."""
 
     key: LoginKey
     redirect_uri: str
     scopes: tuple[str, ...]
-    """What the login so far has, and what it has missed."""
+    """The scopes that the current login has, and the scopes that it lacked."""
 
 
 class RegisteredClients:
-    """Clients by their use."""
+    """The remembered clients by their use."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._clients: dict[ClientUse, tuple[OAuthClientInformationFull, float]] = {}
 
     def find(self, use: ClientUse) -> OAuthClientInformationFull | None:
-        """The client that was registered for this use."""
+        """The client that was registered for this use; None if none is remembered."""
         found = self._clients.get(use)
         return found[0] if found is not None and self._now() < found[1] else None
 
@@ -52,5 +52,5 @@ class RegisteredClients:
             del self._clients[next(iter(self._clients))]
 
     def forget(self, key: LoginKey) -> None:
-        """Use no client of a login again: its issuer may not know it any more."""
+        """Forget the clients of a login: its issuer may have forgotten them."""
         self._clients = {use: kept for use, kept in self._clients.items() if use.key != key}

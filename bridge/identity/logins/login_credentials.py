@@ -1,12 +1,12 @@
-"""The access token of a login, which is renewed once for all processes and replicas.
+"""The access token of a login. One process renews it for all processes and replicas.
 
-A refresh token may be good for one use. So the login is held while it is renewed, read again first, and the answer is
-written before it is used. Before the refresh token leaves, it is noted that it does: a process that finds such a note
-follows one that crashed between the two, and says so, since the token may have been used.
+A refresh token may be valid for one use only. So a process locks the login before it renews the token, reads the login
+again, and writes the answer before using it. It also writes a note before it sends the refresh token. A process that
+finds such a note knows that another process crashed meanwhile and may have used the token, and says so.
 
-A person is asked only for what cannot be renewed. Nobody waits for that: the request fails with the command to run.
-So it does when the peer misses scopes, which a refresh does not add. They are noted for the next login, and the login
-serves all other requests.
+A person has to log in only if a token cannot be renewed. The request does not wait: it fails with the command to run.
+It also fails if the peer asks for more scopes, which a refresh cannot add. They are stored for the next login, and the
+current login serves all other requests.
 
 Spec: RFC 6749 section 6 (refresh), RFC 9700 section 4.14 (rotation), RFC 8707 (resource indicators).
 """
@@ -57,21 +57,21 @@ from bridge.text.safe_text import shell_word, with_visible_characters
 logger = logging.getLogger(__name__)
 
 _LONGEST_WORDS: Final = 300
-"""Characters of an authorization server's words that a message repeats."""
+"""The most characters of an authorization server's words that a message repeats."""
 
 _WRITE_SECONDS: Final = 10.0
-"""How long the answer to a refresh may take to be written, also for a caller that has gone."""
+"""How long writing the answer to a refresh may take, even if the caller has gone."""
 
 _WANTED_MOST: Final = 100
-"""The scopes that are noted for the next login: a peer may name new ones without end."""
+"""The most scopes to store for the next login, since a peer may name new scopes without end."""
 
 _LOOK_AGAIN_SECONDS: Final = 30.0
-"""How long a caller's login counts without another look at where it is kept. Each new call looks by itself; this is for
-what goes on without one, as the following of a task. So it is for a login of the operator whose token has no end, which
-would never be read again."""
+"""How long a caller's login is used before it is read again from its store. Each new call reads it anyway; this is for
+work without a new call, such as following a task. It also applies to an operator's login whose token never expires,
+which otherwise would never be read again."""
 
 _FINAL: Final = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
-"""The errors after which the same refresh token is not tried again (RFC 6749 section 5.2)."""
+"""The errors after which the refresh token is not tried again (RFC 6749 section 5.2)."""
 
 
 class LoginNeededError(TokenError):
@@ -79,7 +79,7 @@ class LoginNeededError(TokenError):
 
 
 class ScopesNeededError(LoginNeededError):
-    """A person has to log in with more scopes for this request. Requests that need no more scopes go on."""
+    """A person has to log in with more scopes for this request. Requests that need no more scopes still succeed."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,10 @@ class LoginConfig:
     url: str = field(repr=False)
     """The URL of the peer. Its query may hold a key."""
     keeper: LoginKeeper = field(repr=False, compare=False)
-    """Where logins are kept. Replicas of one file may keep logins in different places, as they may with other state."""
+    """Stores logins. Replicas with the same configuration file may store logins in different places, like other
+    state."""
     name: str = ""
-    """What the command `login` takes for this peer; empty for its URL."""
+    """The name of this peer for the command `login`; empty to name its URL."""
     principal: str = OPERATOR
     issuer: str = ""
     """The only issuer at which the person may log in; empty for the issuer that the peer names."""
@@ -111,14 +112,14 @@ class LoginConfig:
     tls: PeerTls | None = None
     """The certificate that the bridge shows to the peer, and the authorities that the peer is checked with."""
     issuer_tls: PeerTls | None = None
-    """The same for the issuer. `issuer` is set then."""
+    """The same for the issuer. If this is set, `issuer` is set, too."""
     trusted: frozenset[str] = frozenset()
-    """Origins, besides that of the peer, at which the bridge may show the token to an agent."""
+    """Origins, besides the peer's origin, to which the bridge may send the token for an agent."""
     uses_proxy: bool = True
     """Whether the peer is reached through the proxy of the environment."""
     of_each: bool = False
-    """Whether each principal has a login of its own. The login of the operator lists the tools then,
-    and serves no caller."""
+    """Whether each principal needs its own login. Then the operator's login only lists the tools, and serves no
+    caller."""
     link_seconds: float = 0.0
     """Lifetime of the link to the login of a principal."""
     late_seconds: float = 0.0
@@ -128,16 +129,16 @@ class LoginConfig:
 
     @property
     def key(self) -> LoginKey:
-        """Where the login is kept."""
+        """The key under which the login is stored."""
         return LoginKey(peer_of(self.url), self.principal)
 
     def certified(self, url: str, *, is_of_issuer: bool = False) -> dict[str, Any]:
-        """The extensions of a request to a URL, for the certificate that is shown there. `is_of_issuer` says that the
-        URL comes from the metadata of the issuer."""
+        """The extensions of a request to a URL: the client certificate to send, if any. `is_of_issuer` says whether the
+        URL comes from the issuer's metadata."""
         return certified_by(url, self._tls_at(url, is_of_issuer=is_of_issuer))
 
     def shows_certificate(self, url: str, *, is_of_issuer: bool) -> bool:
-        """Whether a request to a URL shows a certificate. `is_of_issuer` is as for `certified`."""
+        """Whether a request to a URL sends a client certificate. `is_of_issuer` is as for `certified`."""
         tls = self._tls_at(url, is_of_issuer=is_of_issuer)
         return tls is not None and tls.certificate is not None
 
@@ -149,12 +150,12 @@ class LoginConfig:
 
     @property
     def place(self) -> str:
-        """Its table in the file, as `agents.clerk`."""
+        """The peer's table in the file, such as `agents.clerk`."""
         return f"{self.kind}.{self.name}"
 
     @property
     def remedy(self) -> str:
-        """What a person does for a login."""
+        """What a person has to do to log in."""
         if self.principal != OPERATOR:
             ask = "Call one of its tools" if self.kind == "agents" else "Send a message"
             return f"{ask} to get a link to log in with"
@@ -170,16 +171,14 @@ def _place(url: str) -> tuple[str, str]:
 
 
 class LoginToken(TokenSource):
-    """The token of a login.
-
-    That of a caller is of one login, the first that was found. No token of a later one is given out in its place, since
-    the caller may have another account there: what was begun with one account does not go on with the other.
-    """
+    """The token of a login. A caller's source is bound to the first login that it finds, and never gives out a token of
+    a later login: the caller may have used another account then, and work that began with one account must not continue
+    with another."""
 
     def __init__(
         self, login_config: LoginConfig, seconds: float, now: Callable[[], float] = time.monotonic
     ) -> None:
-        """`seconds` bounds the way to a token."""
+        """`seconds` limits the time to get a token."""
         self.login_config = login_config
         self._seconds = seconds
         self._now = now
@@ -187,12 +186,12 @@ class LoginToken(TokenSource):
         self._current: tuple[AccessToken, Login] | None = None
         self._looked_at = -math.inf
         self._since: float | None = None
-        """When the login was made that a caller's token is of."""
+        """When the login that this source is bound to was made; None until it is bound."""
         self.is_replaced = False
-        """Whether another login was found in the place of the caller's."""
+        """Whether another login has replaced the caller's login."""
         self._refused = ""
         self._told_since: float | None = None
-        """When the login was made that was told of last."""
+        """When the login of the last `LoginTaken` notice was made."""
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -205,7 +204,7 @@ class LoginToken(TokenSource):
         return f"It does not take the token of the login: check `resource` and `scopes`. {self.login_config.remedy}"
 
     async def __call__(self) -> AccessToken:
-        """A token that is valid.
+        """A valid token.
 
         Raises:
             LoginNeededError: a person has to log in.
@@ -215,7 +214,7 @@ class LoginToken(TokenSource):
             return await self._fresh()
 
     async def lack(self) -> str:
-        """Why there is no token, which most often a person has to log in for; empty if there is one."""
+        """Why there is no token, usually because a person has to log in; empty if there is a token."""
         try:
             await self()
         except TokenError as exc:
@@ -224,29 +223,30 @@ class LoginToken(TokenSource):
 
     @property
     def is_callers(self) -> bool:
-        """Whether the login belongs to a caller, and not to the operator."""
+        """Whether the login belongs to a caller, not to the operator."""
         return self.login_config.principal != OPERATOR
 
     def bind(self, since: float | None) -> bool:
         """Bind this source to the login that was made at `since`, and give out tokens of no other login.
 
-        Returns whether it is bound to that login. A bound source stays bound. None means that there is no login."""
+        Returns whether the source is bound to this login now. A bound source stays bound. None means that there is no
+        login."""
         if self._since is None and since is not None:
             self._since = since
         return self._since == since
 
     def look_again(self) -> None:
-        """Give out no token before the login was read again: it may be gone."""
+        """Read the login again before the next token: it may be deleted."""
         self._looked_at = -math.inf
 
     def refused(self, token: AccessToken) -> None:
-        """Send this token no more."""
+        """Drop this token: the peer refused it."""
         if self._current is not None and self._current[0] is token:
             self._refused = token.value
             self._current = None
 
     async def widened(self, token: AccessToken, scopes: Sequence[str]) -> bool:
-        """Whether somebody has logged in with these scopes meanwhile. If not, they are noted for the next login.
+        """Whether somebody has logged in with these scopes meanwhile. If not, store the scopes for the next login.
 
         Raises:
             ScopesNeededError: a person has to log in for them.
@@ -263,7 +263,8 @@ class LoginToken(TokenSource):
                 if missing <= set(kept.scopes):
                     self._current = None
                     return True
-                # The next login asks for those of the file and these, so what an earlier step has added is among them.
+                # The next login requests the configured scopes and these. So these include what earlier logins have
+                # added.
                 added = [
                     one
                     for one in kept.scopes
@@ -308,7 +309,8 @@ class LoginToken(TokenSource):
         return self._current[0]
 
     async def _kept(self) -> Login | None:
-        """The login as it is kept. The operator's goes on while its place is away, as long as its token counts."""
+        """The stored login. If the store is unavailable, the operator's login is used from memory while its token is
+        valid."""
         try:
             return await self.login_config.keeper.find(self.login_config.key)
         except (BridgeError, OSError) as exc:
@@ -332,7 +334,7 @@ class LoginToken(TokenSource):
         return not self.is_callers or time.time() < login.last_used + USE_NOTED_SECONDS
 
     async def _noted(self, held: HeldLogin, login: Login) -> Login:
-        """The login, with the note that it is used now, unless there is one already."""
+        """The login with the time of this use, which is written unless a recent use is stored."""
         if self._is_use_noted(login):
             return login
         used = replace(login, used_at=time.time())
@@ -343,7 +345,7 @@ class LoginToken(TokenSource):
         return login.is_fresh(time.time()) and login.access_token != self._refused
 
     def _usable(self, login: Login | None) -> Login:
-        """The login, if it may be used for this peer as it is configured now."""
+        """The login, if the current configuration of the peer allows its use."""
         if login is None:
             raise self._needed("nobody has logged in")
         if login.lost:
@@ -358,7 +360,7 @@ class LoginToken(TokenSource):
         return login
 
     async def _renewed(self, held: HeldLogin) -> Login:
-        """The login with a new access token, which is written. Another holder may have renewed it meanwhile."""
+        """Renew the access token and write the login, unless another process has renewed it meanwhile."""
         login = self._usable(held.login)
         if self._is_good(login):
             return login
@@ -369,10 +371,10 @@ class LoginToken(TokenSource):
                 else "the access token has expired"
             )
             lost = f"{why}, and {login.issuer} gave no refresh token"
-            if self.is_callers:  # who is asked for another one once this one is known not to serve
+            if self.is_callers:  # the caller is asked to log in again only after this login is marked as lost
                 await self._lose(held, login, lost)
             raise self._needed(lost)
-        # Once the refresh token has left, the answer has to be written, also if the caller has gone.
+        # After the refresh token is sent, the answer must be written even if the caller has gone.
         with anyio.fail_after(self._seconds + _WRITE_SECONDS, shield=True):
             return await self._exchanged(held, login, login.refresh_token)
 
@@ -411,7 +413,8 @@ class LoginToken(TokenSource):
         try:
             renewed = with_tokens(login, answer, time.time())
         except TokenError:
-            # The refresh token is used. The next one may be here, without an access token that can be sent.
+            # The refresh token is used up. The answer may have a new refresh token although its access token is
+            # unusable.
             following = _refresh_token_in(answer) or refresh_token
             await held.write(replace(login, refresh_token=following, renewing_since=None))
             raise
@@ -429,10 +432,10 @@ class LoginToken(TokenSource):
 
 
 class OpenCredentials(TokenCredentials):
-    """Credentials for what may be open to everyone, such as a card: without a login it is asked for without a token."""
+    """Credentials for a resource that may be public, such as a card: without a login the request has no token."""
 
     def __init__(self, tokens: TokenSource, place: PlaceToken, bare: PeerCredentials) -> None:
-        """`bare` is what is sent without a token."""
+        """`bare` are the credentials without a token."""
         super().__init__(tokens, place)
         self._bare = bare
         self._needed: LoginNeededError | None = None
@@ -441,7 +444,7 @@ class OpenCredentials(TokenCredentials):
         """The credentials, with a token if there is a login.
 
         Raises:
-            TokenError: there is a login whose token cannot be had now.
+            TokenError: there is a login, but its token cannot be obtained now.
         """
         try:
             return await super().__call__()
@@ -450,17 +453,17 @@ class OpenCredentials(TokenCredentials):
             return self._bare
 
     def refused(self, shown: PeerCredentials) -> None:
-        """Forget a token.
+        """Drop the token.
 
         Raises:
-            LoginNeededError: none was shown, and what was asked for is not open.
+            LoginNeededError: no token was sent, and the resource is not public.
         """
         if shown is self._bare and self._needed is not None:
             raise self._needed
         super().refused(shown)
 
     async def widened(self, shown: PeerCredentials, scopes: Sequence[str]) -> bool:
-        """Whether there is a token now that may have these scopes."""
+        """Request more scopes. Returns whether there is another token now, which may have them."""
         return shown is not self._bare and await super().widened(shown, scopes)
 
 
@@ -471,10 +474,11 @@ class _RefreshRefusedError(Exception):
 
 
 def with_tokens(login: Login, answer: JsonObject, now: float) -> Login:
-    """The login with the tokens of an answer. A refresh token that it leaves out stays (RFC 6749 section 6).
+    """The login with the tokens of an answer. If the answer has no refresh token, the old refresh token stays (RFC 6749
+    section 6).
 
     Raises:
-        TokenError: there is no token that a header can carry.
+        TokenError: there is no access token, or no header can carry it.
     """
     token = access_token_in(answer, login.issuer)
     return replace(
@@ -490,13 +494,13 @@ def with_tokens(login: Login, answer: JsonObject, now: float) -> Login:
 
 
 def _refresh_token_in(answer: JsonObject) -> str | None:
-    """The refresh token in an answer; None if there is none that can be sent (RFC 6749 appendix A.17)."""
+    """The refresh token in an answer; None if there is none, or it has invalid characters (RFC 6749 appendix A.17)."""
     token = answer.get("refresh_token")
     return token if isinstance(token, str) and token.isascii() and token.isprintable() and token else None
 
 
 async def _refresh(login_config: LoginConfig, login: Login, refresh_token: str) -> JsonObject:
-    """Send the refresh token to the token endpoint that the login was made at, or where its card said beside that."""
+    """Send the refresh token to the token endpoint of the login, or to the refresh URL that an agent's card named."""
     form = {"grant_type": "refresh_token", "refresh_token": refresh_token}
     there = replace(login, token_url=login.refresh_url or login.token_url)
     status, answer = await token_answer(login_config, there, form)
@@ -505,12 +509,12 @@ async def _refresh(login_config: LoginConfig, login: Login, refresh_token: str) 
     refusal = f"{login.issuer} renewed no token: {words_of_refusal(status, answer)}"
     error = (answer or {}).get("error")
     if not error:
-        raise TokenError(refusal)  # whether the refresh token was used is unknown
+        raise TokenError(refusal)  # the refresh token may or may not be used up
     raise _RefreshRefusedError(refusal, is_final=isinstance(error, str) and error in _FINAL)
 
 
 def words_of_refusal(status: int, answer: JsonObject | None) -> str:
-    """What a token endpoint says of why it gives no token."""
+    """The reason of a token endpoint for its refusal."""
     said = [str(one) for key in ("error", "error_description") if (one := (answer or {}).get(key))]
     return with_visible_characters(": ".join(said)[:_LONGEST_WORDS], in_one_line=True) or f"HTTP {status}"
 
@@ -518,11 +522,8 @@ def words_of_refusal(status: int, answer: JsonObject | None) -> str:
 async def token_answer(
     login_config: LoginConfig, login: Login, grant: Mapping[str, str]
 ) -> tuple[int, JsonObject | None]:
-    """The status of a grant at the token endpoint of a login, and the JSON object of its answer, if it is one.
-
-    Raises:
-        UnsentError: the grant did not leave.
-        TokenError: whether it was used is not known.
+    """Send a grant to the token endpoint of a login. Returns the status and, if the body is one, the JSON object.
+    Raises: UnsentError: the grant was not sent. TokenError: it is unknown whether the grant was used.
     """
     form = dict(grant)
     if login.resource:
@@ -539,13 +540,14 @@ async def token_answer(
 
 
 def allows_private(login_config: LoginConfig, login: Login) -> bool:
-    """Whether the issuer of a login may be at a private address. Of a URL no file says it, but the login does."""
+    """Whether the issuer of a login may be at a private address. For a peer without a name in the file the login itself
+    says so."""
     return login_config.allow_private or (not login_config.name and login.allow_private)
 
 
 def proof_of_client(login_config: LoginConfig, login: Login) -> tuple[dict[str, str], dict[str, str]]:
-    """The fields and the headers by which an authorization server knows the client of a login. The secret of the file
-    counts before the one of the login, if it is of the same client: it may have been replaced since."""
+    """The form fields and the headers that authenticate the client of a login. If the configured client is the same,
+    its secret precedes the secret of the login, since the operator may have replaced the secret."""
     secret, method = login.client_secret, login.client_auth
     is_same_client = (
         is_same_issuer(login_config.issuer, login.issuer) and login_config.client_id == login.client_id

@@ -1,9 +1,9 @@
-"""Logins in files that only their owner can read, one for each login.
+"""Stores logins in files that only their owner can read, one file for each login.
 
-The processes of a machine share them, also while one of them owns the SQLite stores of its agents. Bridges with other
-keys have files of their own there, since neither could read what the other renews. Whoever renews a
-login owns the lock beside its file. The system releases that lock when its owner dies. It cannot be waited for with an
-event, so it is tried again after short pauses.
+All processes of a machine share the files, even while one process owns the SQLite stores of its agents. Bridges with
+different keys have separate files, since they could not read each other's logins. A process that renews a login holds
+the lock beside its file. The system releases the lock when the process dies. No event announces the release, so other
+processes try again after short pauses.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _LOCK_ENDING: Final = ".lock"
 
 _FIRST_PAUSE_SECONDS: Final = 0.01
 _LONGEST_PAUSE_SECONDS: Final = 0.25
-"""Between tries for the lock: a refresh takes tenths of a second."""
+"""The longest pause between tries for the lock: a refresh takes tenths of a second."""
 
 
 @dataclass(frozen=True)
 class LoginFiles:
-    """Logins in a folder. See `LoginKeeper`."""
+    """Stores logins in a folder. See `LoginKeeper`."""
 
     state: Path
-    """The folder for state, which has the folder of logins, and the key if nobody named one."""
+    """The folder for state. It has the folder of logins and, if no key is configured, the key."""
     keys: tuple[Path | str, ...] = field(default=(), repr=False)
 
     @property
@@ -79,7 +79,7 @@ class LoginFiles:
                 except StoreLockedError:
                     await anyio.sleep(pauses.next())
             login, is_there = None, self.has(key)
-            with suppress(UsageError):  # whoever logs in again writes over what does not open
+            with suppress(UsageError):  # a new login may overwrite a file that cannot be opened
                 login = self._read(key)
             yield HeldFile(self, key, login, is_there=is_there)
 
@@ -93,15 +93,15 @@ class LoginFiles:
                 yield path.stem, read_regular(path, STATE_BYTES)
 
     def has(self, key: LoginKey) -> bool:
-        """Whether there is a file of a login, sealed with one of the keys."""
+        """Whether there is a file of a login that was sealed with one of the keys."""
         return self._is_any(key) and any(path.exists() for path in self._paths(key))
 
     def _paths(self, key: LoginKey) -> list[Path]:
-        """The files in which a login may be, by the key that sealed it."""
+        """The possible files of a login, one for each key."""
         return [self._folder / f"{login_id(key)}-{key_id}{_ENDING}" for key_id in self._records.key_ids]
 
     def _is_any(self, key: LoginKey) -> bool:
-        """Whether there is a file of a login, whatever key sealed it. This makes no key."""
+        """Whether there is a file of a login, sealed with any key. This does not create the bridge's key."""
         return any(self._folder.glob(f"{login_id(key)}-*{_ENDING}"))
 
     def _read(self, key: LoginKey) -> Login | None:
@@ -122,14 +122,14 @@ class LoginFiles:
         return None
 
     def write(self, key: LoginKey, login: Login) -> None:
-        """Write a login that is held."""
+        """Write a login whose lock is held."""
         path, *older = self._paths(key)
         write_privately(path, self._records.sealed(path.stem, key, login), lasting=True)
         for other in older:
             other.unlink(missing_ok=True)
 
     def remove(self, key: LoginKey) -> None:
-        """Remove a login that is held. The lock beside it stays: another process may be about to take it."""
+        """Remove a login whose lock is held. The lock file stays: another process may be about to lock it."""
         for path in self._paths(key):
             path.unlink(missing_ok=True)
 

@@ -1,12 +1,12 @@
-"""A login of a person at the authorization server of a peer: the code flow, from the peer's 401 to the tokens.
+"""A person's login at the authorization server of a peer: the code flow, from the peer's 401 to the tokens.
 
-It has two halves, since the person is between them: the answer may come to another process than the one that asked. The
-SDK's provider walks the first half (`login_provider.py`): metadata, the client, the scopes, the resource. It runs here
-for one login alone, on a client of its own. What is left is a value (`BegunLogin`), with which the second half checks
-the answer and exchanges the code.
+The flow has two halves, with the person between them: the answer may come to another process. The SDK's provider runs
+the first half (`login_provider.py`): metadata, the client, the scopes, the resource. It serves one login only, with its
+own HTTP client. Its result is a value (`BegunLogin`), with which the second half checks the answer and exchanges the
+code.
 
-An MCP server is asked here for its 401. What another peer says of its login comes as a `LoginLead`, and the provider
-goes on from there.
+This module requests the 401 of an MCP server. For another peer the caller passes a `LoginLead`, and the provider
+continues from it.
 
 Spec: MCP 2026-07-28 authorization, RFC 7636 (PKCE), 8252 (native apps), 8707 (resources), 9207 (`iss`), 9728.
 """
@@ -42,14 +42,14 @@ from bridge.text.jsonvalues import words_of
 from bridge.text.safe_text import with_visible_characters
 
 _LONGEST_WORDS: Final = 400
-"""Characters of a server's words that a message repeats."""
+"""The most characters of a server's words that a message repeats."""
 
 ShowPage = Callable[[str], Awaitable[None]]
 """Shows a person the page of the authorization server."""
 
 
 class LoginFlowError(PeerError):
-    """No login came about. The message says why, without any secret."""
+    """The login failed. The message says why, without any secret."""
 
 
 async def log_in(
@@ -59,14 +59,13 @@ async def log_in(
     seconds: float,
     lead: LoginLead | None = None,
 ) -> Login:
-    """Log in at the authorization server of a peer. `seconds` bounds the way to the page, and the exchange of the code,
-    but not the person. `lead` is what a peer says that is no MCP server.
-
-    The scopes of the login so far, and those that the peer has missed in it, are asked for as well, at the same issuer.
+    """Log in at the authorization server of a peer. `seconds` limits the requests before the page, and the exchange of
+    the code, but not the person. `lead` is for a peer that is no MCP server. At the same issuer, the scopes of the
+    current login, and the scopes that it lacked, are requested, too.
 
     Raises:
-        LoginFlowError: a server or the person refused, or what a server says is not safe.
-        UsageError: the server asks for no login, or the place of logins cannot be used.
+        LoginFlowError: a server or the person refused, or an answer of a server is not safe.
+        UsageError: the server requires no login, or the store of logins cannot be used.
     """
     begun = await begin_login(login_config, landing.redirect_uri, seconds, lead)
     landing.state = begun.state
@@ -82,17 +81,18 @@ async def begin_login(
     lead: LoginLead | None = None,
     clients: RegisteredClients | None = None,
 ) -> BegunLogin:
-    """Find the page at which a person logs in. `seconds` and `lead` are as for `log_in`. A client that is among
-    `clients` is not registered again.
+    """Find the page at which a person logs in. `seconds` and `lead` are as for `log_in`. A client in `clients` is not
+    registered again.
 
     Raises:
-        LoginFlowError: a server refused, or what it says is not safe.
-        UsageError: the server asks for no login.
-    """
+        LoginFlowError: a server refused, or its answer is not safe.
+        UsageError: the server requires no login."""
     async with login_config.keeper.held(login_config.key) as held:
         provider = LoginProvider(login_config, redirect_uri, held.login, lead, clients or RegisteredClients())
     try:
-        with anyio.fail_after(seconds):  # a server that sends byte by byte holds up each request for longer
+        with anyio.fail_after(
+            seconds
+        ):  # the timeout of each request does not limit a server that sends byte by byte
             async with login_client(login_config, seconds, lead) as http:
                 if lead is not None:
                     await _led(http, lead, provider)
@@ -116,10 +116,11 @@ async def begin_login(
 async def finish_login(
     login_config: LoginConfig, begun: BegunLogin, answer: Mapping[str, str], seconds: float
 ) -> Login:
-    """The login that the answer of a page is good for. The answer's `iss` is checked before the code is sent.
+    """Exchange the code in the answer of a page for the tokens of a login. The answer's `iss` is checked before the
+    code is sent.
 
     Raises:
-        LoginFlowError: the answer is not that of the page, or the person or the issuer refused.
+        LoginFlowError: the answer does not belong to this login, or the person or the issuer refused.
     """
     try:
         code = code_in(answer, begun.iss or begun.bare.issuer, begun.state, says_issuer=begun.says_issuer)
@@ -147,7 +148,8 @@ async def finish_login(
 
 
 async def _challenged(http: httpx2.AsyncClient, login_config: LoginConfig, provider: LoginProvider) -> int:
-    """Send what a server may refuse without a login, until it does; the status of its last answer."""
+    """Send requests that a server may refuse without a login, until it refuses one. Returns the status of its last
+    answer."""
     headers, status = dict(_HEADERS), 0
     for message in (_INITIALIZE, _LIST_TOOLS):
         request = httpx2.Request("POST", login_config.url, json=message, headers=headers)
@@ -160,10 +162,10 @@ async def _challenged(http: httpx2.AsyncClient, login_config: LoginConfig, provi
 
 
 async def _led(http: httpx2.AsyncClient, lead: LoginLead, provider: LoginProvider) -> NoReturn:
-    """Go on from what a peer says.
+    """Run the provider from a peer's lead.
 
     Raises:
-        OAuthFlowError: it does not lead to a login.
+        OAuthFlowError: the lead does not lead to a login.
     """
     is_named, has_issuer = "resource_metadata" in lead.challenge, bool(provider.context.auth_server_url)
     if lead.authorization_url and not is_named and not has_issuer:
@@ -177,7 +179,7 @@ async def _led(http: httpx2.AsyncClient, lead: LoginLead, provider: LoginProvide
             if outgoing.method == "POST" and provider.context.oauth_metadata is None:
                 raise OAuthFlowError(f"{provider.context.auth_server_url} has no metadata. Check `issuer`")
             if has_issuer and not is_named and outgoing.url.path.startswith(_RESOURCE_METADATA):
-                # What is there without being named may be the metadata of another resource at the same place.
+                # The peer did not name this URL: it may hold the metadata of another resource at the same host.
                 response = httpx2.Response(404, request=outgoing)
             else:
                 response = await http.send(outgoing, follow_redirects=False)
@@ -196,9 +198,9 @@ _INITIALIZE: Final = {
         "clientInfo": {"name": "mcp-a2a", "version": "0"},
     },
 }
-"""What a server without a login refuses."""
+"""The first request, which most servers refuse without a login."""
 _LIST_TOOLS: Final = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
-"""What servers refuse that let anybody say hello."""
+"""The second request, for servers that let everyone initialize."""
 
 
 def _shown(words: str) -> str:

@@ -1,7 +1,7 @@
-"""The place on this machine to which a browser comes back from a login (RFC 8252 section 7.3).
+"""The loopback redirect URI to which a browser returns after a login (RFC 8252 section 7.3).
 
-It takes one answer, at one path, of the login that was begun: with its `state`, and asked by its own name, so that no
-page elsewhere can bring an answer here. Anything else gets an error page and changes nothing.
+The listener accepts one answer of the login, at one path, with the right `state` and the right Host header, so that no
+other page can send an answer here. Any other request gets an error page and changes nothing.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import anyio.abc
 _PATH: Final = "/callback"
 
 _HEAD_BYTES: Final = 32 * 1024
-"""The largest request head that is read. Codes of some issuers have a few KB."""
+"""The largest request head to read. Codes of some issuers have a few KB."""
 
 _HEAD_SECONDS: Final = 30.0
-"""How long a browser may take to send it."""
+"""How long a browser may take to send the head."""
 
 _HEADERS: Final = (
     "Content-Type: text/html; charset=utf-8\r\nCache-Control: no-store\r\nReferrer-Policy: no-referrer\r\n"
@@ -34,19 +34,19 @@ _HEADERS: Final = (
 
 @dataclass
 class LoginLanding:
-    """Where one login comes back to."""
+    """Receives the answer of one login."""
 
     host: str
     port: int
     answer: Mapping[str, str] = field(default_factory=dict)
-    """The query of the answer, once `came` is set."""
+    """The query of the answer; empty until `came` is set."""
     came: anyio.Event = field(default_factory=anyio.Event)
     state: str = ""
-    """The `state` of the login that was begun; empty before."""
+    """The `state` of the login; empty until the login begins."""
 
     @property
     def redirect_uri(self) -> str:
-        """The URL that the browser is sent to."""
+        """The URL to which the issuer redirects the browser."""
         return f"http://{self.host}:{self.port}{_PATH}"
 
     async def serve(self, stream: anyio.abc.SocketStream) -> None:
@@ -62,7 +62,7 @@ class LoginLanding:
                 return  # a browser opens connections that it does not use
 
     def _taken(self, head: bytes) -> tuple[HTTPStatus, str]:
-        """Take an answer, and what the page says of it."""
+        """Accept an answer or refuse a request. Returns the status and the text of the page."""
         first, *lines = head.decode("latin-1").split("\r\n")
         verb, _, rest = first.partition(" ")
         try:
@@ -100,7 +100,7 @@ class LoginLanding:
 
 @asynccontextmanager
 async def login_landing(host: str, port: int) -> AsyncIterator[LoginLanding]:
-    """Listen on loopback, on a free port for 0. `host` is how the URL names this machine.
+    """Listen on loopback; port 0 means any free port. `host` is the name of this machine in the URL.
 
     Raises:
         OSError: the port is taken.

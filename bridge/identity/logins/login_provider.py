@@ -1,8 +1,8 @@
-"""The SDK's provider up to the page at which a person logs in, with the rules of the bridge beyond its own.
+"""Runs the SDK's OAuth provider up to the page at which a person logs in, with stricter rules.
 
-A server that does not say that it checks PKCE is refused, and so is another issuer than the configured one. Nothing is
-sent to an address that the operator did not write and that is private, nothing over plain HTTP beyond this machine, and
-answers are bounded.
+It refuses an issuer that does not announce PKCE, and an issuer other than the configured issuer. It sends nothing to a
+private address that the operator did not write, and nothing over plain HTTP to another machine. The size of answers is
+limited.
 
 Spec: MCP 2026-07-28 authorization, RFC 7636 (PKCE), 8252 (native apps), 8705 (certificates), 8707 (resources), 9728.
 """
@@ -74,7 +74,7 @@ class _LoginContext(OAuthContext):
 
 
 class _ClientMetadata(OAuthClientMetadata):
-    """What the bridge registers as. Issuers may refuse scopes that a client is not registered with."""
+    """The client metadata for registration. Issuers may refuse scopes that a client is not registered with."""
 
     wished_scopes: Callable[[], Sequence[str]] = Field(exclude=True)
 
@@ -84,14 +84,16 @@ class _ClientMetadata(OAuthClientMetadata):
 
 
 class BegunSignal(BaseException):
-    """Ends the provider's flow where the person's part begins. No handler of errors on the way may take it."""
+    """Ends the provider's flow where the person's part begins. It is a BaseException, so that no error handler of the
+    SDK catches it."""
 
     def __init__(self, begun: BegunLogin) -> None:
         self.begun = begun
 
 
 class LoginProvider(OAuthClientProvider):
-    """The SDK's provider up to the page. It is its own storage: nothing is kept before the login is complete."""
+    """The SDK's provider up to the login page. It is its own storage, since nothing is stored before the login is
+    complete."""
 
     def __init__(
         self,
@@ -101,7 +103,7 @@ class LoginProvider(OAuthClientProvider):
         lead: LoginLead | None,
         clients: RegisteredClients,
     ) -> None:
-        """`before` is the login so far. What is registered goes to `clients`."""
+        """`before` is the current login. A newly registered client is added to `clients`."""
         metadata = _ClientMetadata(
             client_name="mcp-a2a",
             redirect_uris=[AnyUrl(redirect_uri)],
@@ -111,16 +113,16 @@ class LoginProvider(OAuthClientProvider):
         super().__init__(url, metadata, self, client_metadata_url=login_config.client_metadata_url or None)
         known = {one.name: getattr(self.context, one.name) for one in fields(OAuthContext)}
         self.context = _LoginContext(**known, wished_resource=login_config.resource, is_led=lead is not None)
-        if lead is not None:  # for a peer without metadata of its own
+        if lead is not None:  # for a peer without its own metadata
             self.context.auth_server_url = login_config.issuer or lead.issuer or None
         self._login_config = login_config
         self._lead = lead
         self._redirect_uri = redirect_uri
-        # What only says that its person declined is of no issuer.
+        # A record of a declined login has no issuer.
         self._before = before if before is not None and before.issuer else None
         self._refresh_url = ""
         self._iss = ""
-        """The issuer as its metadata writes it, where the rest of the login writes it otherwise."""
+        """The issuer exactly as in its metadata; empty if the rest of the login writes it the same way."""
         scopes = () if before is None else (*before.scopes, *before.wanted_scopes)
         self._clients = clients
         self._use = ClientUse(login_config.key, redirect_uri, (*login_config.scopes, *scopes))
@@ -129,7 +131,7 @@ class LoginProvider(OAuthClientProvider):
         return None
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """The client that the operator named, or one that was registered of late."""
+        """The configured client, or a recently registered client."""
         login_config = self._login_config
         if not login_config.client_id:
             return self._clients.find(self._use)
@@ -142,23 +144,24 @@ class LoginProvider(OAuthClientProvider):
         )
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """The client is kept with the login once that is complete, and remembered until then."""
+        """Remember the client. It is stored with the login when the login is complete."""
         self._clients.keep(self._use, client_info)
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """The tokens come later, and elsewhere."""
+        """Do nothing: this flow ends before tokens come."""
 
     def _select_authorization_server(self, advertised: list[str]) -> str:
-        """The configured issuer, spelled as the operator did, if the server names it; else the first. Servers on the
-        MCP SDK put a slash behind an issuer without a path, which its metadata may not have.
+        """The configured issuer, spelled as in the configuration, if the server names it; without a configured issuer
+        the first that the server names. Servers on the MCP SDK append a slash to an issuer without a path, which its
+        metadata may omit.
 
         Raises:
-            OAuthFlowError: the server does not name the configured one.
+            OAuthFlowError: the server does not name the configured issuer.
         """
         wished = self._login_config.issuer
         if wished and any(is_same_issuer(wished, one) for one in advertised):
             return wished
-        if wished:  # before anything is sent there
+        if wished:  # before any request to the other issuer
             raise OAuthFlowError(_OTHER_ISSUER.format(" or ".join(advertised), wished))
         return super()._select_authorization_server(advertised)
 
@@ -166,7 +169,8 @@ class LoginProvider(OAuthClientProvider):
         """The issuer whose metadata is read.
 
         Raises:
-            OAuthFlowError: a peer that is no MCP server names none. For MCP servers older revisions say where one is.
+            OAuthFlowError: a peer that is no MCP server names no issuer. (Older MCP revisions define a default for MCP
+                servers.)
         """
         if self._lead is not None and not self.context.auth_server_url:
             raise OAuthFlowError("it does not say at which issuer. Set `issuer` (--issuer)")
@@ -175,7 +179,7 @@ class LoginProvider(OAuthClientProvider):
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """The flow of the SDK, which reads metadata as it is for a client with this certificate, if there is one."""
+        """The flow of the SDK. It gets each answer as `_as_read` returns it."""
         async with aclosing(super().async_auth_flow(request)) as flow:
             outgoing = await anext(flow)
             while True:
@@ -186,8 +190,8 @@ class LoginProvider(OAuthClientProvider):
                     return
 
     async def _as_read(self, outgoing: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        """The answer as the SDK reads it: metadata without blank fields, that of the issuer with its issuer as it is
-        named elsewhere and the endpoints for clients that show a certificate (RFC 8705 section 5)."""
+        """The answer for the SDK. Metadata loses its blank fields. The issuer's metadata gets the expected spelling of
+        the issuer, and the mTLS aliases for a client with a certificate (RFC 8705 section 5)."""
         is_of_issuer = is_metadata_of_issuer(outgoing.url.path)
         if response.status_code != 200 or "/.well-known/" not in outgoing.url.path:
             return response
@@ -206,10 +210,10 @@ class LoginProvider(OAuthClientProvider):
         return response if read == found else httpx2.Response(200, json=read, request=outgoing)
 
     async def authorize_as_the_card_says(self, lead: LoginLead) -> NoReturn:
-        """End with the page that a card names, at an authorization server that has no metadata.
+        """End the flow with the page that a card names, for an authorization server without metadata.
 
         Raises:
-            OAuthFlowError: no code may be asked for there.
+            OAuthFlowError: the endpoints or the configuration do not allow a login.
         """
         self.context.client_info = await self.get_client_info()
         if self.context.client_info is None:
@@ -236,10 +240,10 @@ class LoginProvider(OAuthClientProvider):
         await self._perform_authorization()
 
     async def _perform_authorization(self) -> NoReturn:
-        """End with the page, where the SDK would wait for its answer.
+        """End the flow with the page; the SDK would wait for the page's answer here.
 
         Raises:
-            OAuthFlowError, UnsentError: no code may be asked for there.
+            OAuthFlowError, UnsentError: the endpoints or the configuration do not allow a login.
         """
         context, client = self.context, self.context.client_info
         assert client is not None
@@ -270,7 +274,7 @@ class LoginProvider(OAuthClientProvider):
             "code_challenge_method": "S256",
             "resource": bare.resource,
             "scope": scope,
-            # OpenID Connect gives no refresh token otherwise (Core section 11).
+            # Without consent OpenID Connect gives no refresh token (Core section 11).
             "prompt": "consent" if "offline_access" in bare.scopes else "",
         }
         joint = "&" if "?" in self._authorization_url else "?"
@@ -281,7 +285,7 @@ class LoginProvider(OAuthClientProvider):
         written = (self._login_config.url, self._login_config.issuer)
         issuer_guard(
             self._token_url, written, allow_private=self._login_config.allow_private
-        )  # before a person is asked
+        )  # before the person sees a page
         says = (
             context.oauth_metadata and context.oauth_metadata.authorization_response_iss_parameter_supported
         )
@@ -291,7 +295,7 @@ class LoginProvider(OAuthClientProvider):
 
     @property
     def _scopes(self) -> Sequence[str]:
-        """The scopes to ask for. Those of another issuer mean nothing at this one."""
+        """The scopes to request. The scopes of a login at another issuer are ignored."""
         wished = self._login_config.scopes or self._scopes_said
         before = self._before
         if before is None or not is_same_issuer(before.issuer, self._issuer):
@@ -300,8 +304,8 @@ class LoginProvider(OAuthClientProvider):
 
     @property
     def _scopes_said(self) -> Sequence[str]:
-        """The scopes that the peer names. The SDK takes all of the issuer's where there are none, which is what servers
-        of older revisions mean; an agent without scopes means none."""
+        """The scopes that the peer names. If it names none, the SDK takes all scopes of the issuer, as older MCP
+        revisions require; for an agent they are dropped, since an agent that names no scopes needs none."""
         said, resource = (
             (self.context.client_metadata.scope or "").split(),
             self.context.protected_resource_metadata,
@@ -332,10 +336,8 @@ class LoginProvider(OAuthClientProvider):
 
 
 def login_client(login_config: LoginConfig, seconds: float, lead: LoginLead | None) -> httpx2.AsyncClient:
-    """The client for the requests of a login: each is judged by where it goes, and the answers are bounded.
-
-    A proxy of the environment is used as for what comes after the login.
-    """
+    """The HTTP client for the requests of a login. It checks the URL of each request, and limits the size of answers.
+    It uses the environment's proxy under the same conditions as later requests to the peer."""
     written = (login_config.url, login_config.issuer)
 
     async def judge(request: httpx2.Request) -> None:
@@ -361,7 +363,8 @@ def login_client(login_config: LoginConfig, seconds: float, lead: LoginLead | No
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """The bytes of an answer. A packed one is not unpacked, since what is small then can be large."""
+    """The bytes of an answer, limited in size. A compressed answer is refused, since its decompressed size has no
+    limit."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, url: str, *, is_packed: bool) -> None:
         self._inner = inner
@@ -391,8 +394,8 @@ def _place(url: str) -> tuple[str, bytes]:
 
 
 def _client_auth_of(client: OAuthClientInformationFull, metadata: OAuthMetadata | None) -> LoginClientAuth:
-    """How a client proves who it is. Where it was given a secret and not told how to send it, this is as the issuer
-    takes it, and basic if that does not say (RFC 7591 section 2, RFC 8414 section 2)."""
+    """How a client authenticates. If its registration gave a secret without a method, the method is one that the issuer
+    supports, or basic if the issuer names none (RFC 7591 section 2, RFC 8414 section 2)."""
     method = client.token_endpoint_auth_method
     if method is None and client.client_secret:
         taken = metadata.token_endpoint_auth_methods_supported if metadata else None
@@ -403,7 +406,7 @@ def _client_auth_of(client: OAuthClientInformationFull, metadata: OAuthMetadata 
 def _require_issuer(
     login_config: LoginConfig, issuer: str, metadata: OAuthMetadata | None, before: Login | None
 ) -> None:
-    """Refuse an issuer that is not the configured one, or does not say that it checks PKCE."""
+    """Refuse an issuer that is not the configured issuer, or does not announce PKCE."""
     if login_config.issuer and not is_same_issuer(login_config.issuer, issuer):
         raise OAuthFlowError(_OTHER_ISSUER.format(issuer, login_config.issuer))
     has_moved = before is not None and not login_config.issuer and not is_same_issuer(before.issuer, issuer)
@@ -422,13 +425,13 @@ def _require_issuer(
 
 
 def _refresh_url_of(lead: LoginLead) -> str:
-    """Where a card says that a login is renewed, if it is at the origin of the token endpoint; else empty.
+    """The refresh URL of a card if it has the origin of the token endpoint; empty otherwise.
 
-    A refresh token goes to the origin that gave it and to no other, whoever names it. The token endpoint takes it, too
+    A refresh token is sent only to the origin that gave it, whatever the card says. The token endpoint accepts it, too
     (RFC 6749 section 6).
 
     Raises:
-        OAuthFlowError: it is not a URL that anything may be sent to.
+        OAuthFlowError: the refresh URL is invalid, or not secure.
     """
     if not lead.refresh_url:
         return ""
@@ -446,7 +449,7 @@ def _refresh_url_of(lead: LoginLead) -> str:
 
 
 def _require_reach(url: str) -> None:
-    """Refuse what is neither https nor on this machine, or what a browser's command could misread."""
+    """Refuse a URL that is neither https nor on this machine, or that the command of a browser could misread."""
     try:
         place = urlsplit(url)
         has_port = place.port != 0
@@ -464,7 +467,7 @@ def _require_reach(url: str) -> None:
 
 
 def challenge_of(lead: LoginLead) -> str:
-    """The challenge of a peer, with the scopes of its card where it names none itself."""
+    """The challenge of a peer. If it names no scopes, the scopes of the peer's card are added."""
     if not lead.scopes or "scope=" in lead.challenge:
         return lead.challenge
     scopes = f'scope="{" ".join(lead.scopes)}"'

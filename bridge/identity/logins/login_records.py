@@ -1,6 +1,6 @@
-"""Logins as bytes: sealed with the keys of the bridge, and bound to the row or the file that they stand in.
+"""Logins as encrypted bytes: sealed with the keys of the bridge, and bound to their row or file.
 
-So a row that is copied over another one does not open there. The id of a login says nothing of it.
+So a row that was copied over another row cannot be opened there. The id of a login reveals nothing about it.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from bridge.text.jsonvalues import JsonObject
 
 
 def login_id(key: LoginKey) -> str:
-    """The name of a login's row, and the beginning of that of its file."""
+    """The id of a login: the name of its row, and the start of its file name."""
     return hashlib.sha256(json.dumps([key.peer, key.principal]).encode()).hexdigest()[:32]
 
 
 class LoginRecords:
-    """Logins to sealed bytes, and back."""
+    """Converts logins to sealed bytes, and back."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
-        """The first key seals, and all of them open.
+        """The first key seals, and every key opens.
 
         Raises:
-            UsageError: there is no key, or one is too short.
+            UsageError: there is no key, or a key is too short.
         """
         self._seal = RecordSeal(keys, "login")
 
     @property
     def key_ids(self) -> Sequence[str]:
-        """What tells the keys apart in names; the first one seals."""
+        """The ids of the keys for names; the first key seals."""
         return self._seal.key_ids
 
     def sealed(self, name: str, key: LoginKey, login: Login) -> bytes:
@@ -46,7 +46,7 @@ class LoginRecords:
         """The login in the bytes with this name.
 
         Raises:
-            UsageError: the key that sealed them is gone, or they are damaged.
+            UsageError: the key that sealed the bytes is missing, or the bytes are damaged.
         """
         try:
             found = json.loads(self._seal.open(data, name.encode()))
@@ -60,7 +60,7 @@ class LoginRecords:
             ) from exc
 
     def all_of(self, rows: Iterable[tuple[str, bytes]]) -> KeptLogins:
-        """The logins in rows of a name and bytes."""
+        """The logins in rows; each row has a name and bytes."""
         opened, sealed_otherwise = [], 0
         for name, data in rows:
             try:
@@ -72,6 +72,7 @@ class LoginRecords:
 
 
 def _said(login: Login) -> JsonObject:
-    """The fields of a login that say something: an older release opens what it knows all the fields of."""
+    """The fields of a login without default values: an older release can open a login if it knows all the fields in
+    it."""
     defaults = {one.name: one.default for one in fields(Login)}
     return {name: value for name, value in asdict(login).items() if value != defaults[name]}

@@ -1,7 +1,7 @@
-"""Revokes the tokens of a login at the authorization server that gave them, when the login is forgotten.
+"""Revokes the tokens of a login at its authorization server when the login is deleted.
 
-The server is asked where its metadata is now: logins that were made long ago need nothing else. What cannot be revoked
-is said, and never keeps a login from being deleted.
+The server's current metadata is fetched, so that old logins need no stored endpoint. A failed revocation is reported,
+and never prevents the deletion of a login.
 
 Spec: RFC 7009 (revocation), RFC 8414 (`revocation_endpoint`), RFC 8705 section 5 (its alias).
 """
@@ -31,15 +31,16 @@ from bridge.text.jsonvalues import JsonObject
 from bridge.text.safe_text import with_visible_characters
 
 _REVOKE_SECONDS: Final = 10.0
-"""How long an issuer may take for all tokens of a login: whoever logs out waits."""
+"""How long an issuer may take for all tokens of a login, since the person who logs out waits."""
 
 _LONGEST_WORDS: Final = 300
-"""Characters of an authorization server's words that a message repeats."""
+"""The most characters of an authorization server's words that a message repeats."""
 
 
 async def revoke(login_config: LoginConfig, login: Login, seconds: float = _REVOKE_SECONDS) -> str:
-    """Revoke the tokens of a login. Returns why that was not done; "" if it was, or if there are none."""
-    if not login.access_token:  # its person declined
+    """Revoke the tokens of a login. Returns the reason of a failure; "" if the tokens are revoked, or there are
+    none."""
+    if not login.access_token:  # the person declined the login
         return ""
     try:
         with anyio.fail_after(seconds):
@@ -59,7 +60,7 @@ class _Revocation:
     login: Login
 
     async def run(self) -> None:
-        """Revoke the refresh token before the access token, since it can get others."""
+        """Revoke the refresh token before the access token, since it can get new access tokens."""
         url = await self._endpoint()
         if self.login.refresh_token:
             await self._revoke(url, self.login.refresh_token, "refresh_token")
@@ -79,7 +80,7 @@ class _Revocation:
 
     @property
     def _is_of_the_file(self) -> bool:
-        """Whether the issuer is the one that the operator wrote, with what it is shown."""
+        """Whether the issuer is the configured issuer."""
         return is_same_issuer(self.login.issuer, self.login_config.issuer)
 
     async def _revoke(self, url: str, token: str, kind: str) -> None:
