@@ -1,1 +1,1 @@
-"""The configuration: files and options, read and checked before anything starts."""
+"""Reads and checks the configuration (files and options) before anything starts."""

@@ -1,7 +1,7 @@
 """JSON Schemas of the file and of mapping profiles, for editors.
 
-A TOML editor finds the schema by the first line of a file: `#:schema ./mcp-a2a.schema.json`.
-The models define the keys. The meanings of a profile's keys come from the comments in `mappings/default.toml`.
+A TOML editor finds the schema through the first line of a file: `#:schema ./mcp-a2a.schema.json`. The models define the
+keys. The descriptions of a profile's keys come from the comments in `mappings/default.toml`.
 
 Spec: JSON Schema 2020-12.
 """
@@ -79,7 +79,7 @@ def _say_units(schema: SchemaNode) -> None:
 def meanings_in(document: Document) -> dict[KeyPath, str]:
     """The comment of each key in a file, by table and key; "" without a comment.
 
-    The comment behind a value counts. If there is none, the comment lines directly above count.
+    The comment after a value counts. If there is none, the comment lines directly above count.
     """
     return {
         (table, key): _meaning(document, (table, key))

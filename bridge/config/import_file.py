@@ -1,7 +1,7 @@
-"""A file that `[import]` names, as it was read: the peers that it lists, by the names that the bridge gives them.
+"""A file that `[import]` names, after reading: its peers, by the names that the bridge gives them.
 
-An entry that cannot be used is reported only when a face uses it: the file belongs to another program, which may list
-peers that the bridge never calls.
+A faulty entry is reported only if an agent or MCP server of the bridge uses it: the file belongs to another program,
+and may list peers that the bridge never calls.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class ImportedEntry(Generic[PeerTable]):
 
 @dataclass(frozen=True)
 class LeftOut:
-    """An entry that the bridge leaves out although nothing is wrong with it."""
+    """A valid entry that the bridge does not support."""
 
     words: str
-    """Why, and what to do."""
+    """The reason, and what to do."""
     place: str
     """The file and line."""
     path: KeyPath
@@ -47,9 +47,9 @@ class ImportedFile(Generic[PeerTable]):
     entries: dict[str, ImportedEntry[PeerTable]] = field(default_factory=dict)
     """The usable entries, by the names that the bridge gives them."""
     refused: dict[str, tuple[Diagnostic, ...]] = field(default_factory=dict)
-    """The faults of the other entries, by name."""
+    """The faults of unusable entries, by name."""
     left_out: dict[str, LeftOut] = field(default_factory=dict)
-    """The entries that ask for what the bridge cannot do, by name."""
+    """The entries that the bridge does not support, by name."""
     _written_as: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -71,7 +71,7 @@ class ImportedFile(Generic[PeerTable]):
     ) -> None:
         """Add the entry at a path, by its written name.
 
-        The faults have paths in the entry. `unable` says why it is left out although nothing is wrong with it.
+        The faults have paths in the entry. `unable` is the reason if the entry is valid but not supported.
         """
         name = table_name(written)
         if name in self._written_as:

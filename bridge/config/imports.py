@@ -22,7 +22,7 @@ _YAML: Final = "yaml"
 _MISSING_EXTRA: Final = "a YAML file is read with PyYAML, which is not installed"
 _HOW_TO_INSTALL: Final = "pip install 'mcp-a2a[yaml]'"
 _USED_BY: Final = {"tool_servers": "tools_as_agent", "agents": "agents_as_tools"}
-"""The sections that imported files add to, each with the faces that are made of its peers."""
+"""The sections that imported files add to, each with the section that uses its peers."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Imports:
     elsewhere: list[Diagnostic] = field(default_factory=list)
     """Faults in the imported files."""
     unread: set[str] = field(default_factory=set)
-    """The sections of files that could not be read, so that not all their peers are known."""
+    """The sections of files that could not be read. Not all names in these sections are known."""
 
     def files(self) -> Iterator[tuple[str, ImportedFile[ToolServerTable] | ImportedFile[AgentTable]]]:
         """Yield all files, each with the section that it adds to."""
@@ -56,7 +56,7 @@ class Imports:
         return {**names, **dict.fromkeys(self.unread)}
 
     def left_out(self) -> dict[str, LeftOut]:
-        """The entries that are left out although nothing is wrong with them, by name."""
+        """The valid entries that the bridge does not support, by name."""
         return {name: one for _, file in self.files() for name, one in file.left_out.items()}
 
     def sources(self) -> Iterator[tuple[KeyPath, ValueSource]]:
@@ -69,7 +69,7 @@ class Imports:
                 yield (section, name), ValueSource("file", left_out.place)
 
     def wanted_and_refused(self, data: Mapping[str, Any]) -> Iterator[Diagnostic]:
-        """Yield the faults of entries that a face uses."""
+        """Yield the faults of entries that an agent or MCP server of the bridge uses."""
         for section, file in self.files():
             faces = sources_of(data, _USED_BY[section]).values()
             wanted = {name for named in faces for name in named.values()}
@@ -78,7 +78,7 @@ class Imports:
                     yield from diagnostics
 
     def emptied(self, data: Mapping[str, Any]) -> Iterator[Diagnostic]:
-        """Yield a fault for each face that is made of nothing but agents that are left out."""
+        """Yield a fault for each MCP server of which the bridge supports no agent."""
         left_out = {name: file for file in self.agents for name in file.left_out}
         for face, named in sources_of(data, _USED_BY["agents"]).items():
             if named and left_out.keys() >= set(named.values()):
@@ -101,7 +101,7 @@ def read_imports(document: Document | OptionDocument, reading: ReadingContext) -
     own = document.data.get("agents")
     for name in {*(own if isinstance(own, dict) else ()), *tables_in(imports.agents)}:
         for file in imports.agents:
-            file.left_out.pop(name, None)  # another agent of this name stands in for it
+            file.left_out.pop(name, None)  # another agent with this name replaces it
     return imports
 
 
@@ -123,7 +123,9 @@ class _ImportReader:
         """Read the files that a key names, and yield those that could be read."""
         for where, path in self._paths(key):
             try:
-                if os.path.isfile(path):  # which takes any text, also one that is too long for a path
+                if os.path.isfile(
+                    path
+                ):  # unlike Path.is_file, it accepts any text, even a text that is too long for a path
                     yield read(path, self.reading.environment)
                     continue
                 self.imports.faults.append(ConfigFault(where, f"there is no file {path}"))

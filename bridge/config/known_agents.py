@@ -1,10 +1,10 @@
 """Reads the `a2a.client.known_agents` of a Hermes configuration as agents that speak the dialect `hermes`.
 
-An entry has a `name`, a `url`, and for an agent that wants a token `auth` with `type: bearer` and `token_env`, the
-variable that holds the token. `token_env` may also stand in the entry itself. An entry that asks for OAuth 2 is left
-out, since the bridge cannot get such a token. Keys that say how Hermes treats an agent are ignored.
+An entry has a `name` and a `url`. For an agent that requires a token it also has `auth` with `type: bearer` and
+`token_env`, the variable with the token. `token_env` may also stand in the entry itself. An entry for OAuth 2 is left
+out, since the bridge cannot get such a token. Keys for Hermes itself are ignored.
 
-This module takes the extra `yaml`, and is imported only where `[import]` names such a file.
+This module needs the extra `yaml`, and is imported only if `[import]` names such a file.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def read_known_agents(path: Path, environment: Mapping[str, str]) -> ImportedFil
     """Read a Hermes configuration, with the faults of agents that cannot be used.
 
     Raises:
-        ConfigError: the file cannot be read, is no YAML or out of bounds, or holds no list of named agents.
+        ConfigError: the file cannot be read, is no YAML, exceeds a limit, or holds no list of named agents.
     """
     document = read_yaml(path, "the known agents", _AGENTS, _is_shown)
     if _AGENTS not in document.positions:
@@ -85,7 +85,8 @@ def read_known_agents(path: Path, environment: Mapping[str, str]) -> ImportedFil
 
 
 def _is_shown(path: KeyPath, text: str) -> bool:
-    """Whether a value of an entry is known to be no secret. What stands for a variable's name may be the token."""
+    """Whether a value of an entry is certainly no secret. A value of `token_env` that is no variable name may be the
+    token."""
     if path[-1] == "token_env":
         return VARIABLE_NAME.fullmatch(text) is not None
     return path[-1] in _SHOWN
@@ -106,7 +107,7 @@ def _agent(
 ) -> tuple[AgentTable | None, list[ConfigFault], str]:
     """The agent of an entry; or its faults, with paths in the entry; or why it is left out."""
     auth = entry.get("auth")
-    if isinstance(auth, str):  # the type alone
+    if isinstance(auth, str):  # only the type
         entry = {**entry, "auth": {"type": auth}}
     given = entry["auth"] if isinstance(entry.get("auth"), dict) else {}
     scheme = str(given.get("type") or "").lower()

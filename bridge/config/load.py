@@ -55,12 +55,12 @@ from bridge.text.diagnostics import Diagnostic
 
 NO_SERVERS: Final[Mapping[str, object]] = MappingProxyType({})
 TEXT: Final = Path("configuration")
-"""The name, in messages, of a configuration that no file holds."""
+"""The name that messages give a configuration without a file."""
 
 
 @dataclass(frozen=True)
 class SettingOverride:
-    """A value of `[bridge]` from the command line or the environment, as the file would write it."""
+    """A value of `[bridge]` from the command line or the environment, in the form of the file."""
 
     value: Any
     by: str
@@ -74,23 +74,24 @@ class SettingOverride:
 
 @dataclass(frozen=True)
 class LoadedConfig:
-    """A configuration that was read: its values and profiles, with their sources."""
+    """A configuration after reading: its values and profiles, with their sources."""
 
     path: Path
-    """The absolute path of the file; for options, the current folder."""
+    """The absolute path of the file; the current folder if there is no file."""
     config: Config
     profiles: Mapping[str, ResolvedProfile]
-    """The profiles, by the names that `mapping` has."""
+    """The profiles, by the values of `mapping`."""
     sources: ValueSources
     files: frozenset[Path]
-    """All files that were read, those of secrets too. A change of any may change the configuration."""
+    """All files that were read, including the files of secrets. A change of any of them may change the
+    configuration."""
     environment: Mapping[str, str] = field(repr=False, compare=False)
     on_command_line: bool = False
-    """Whether the configuration comes from options, and not from a file."""
+    """Whether the configuration comes from options, not from a file."""
     left_out: Mapping[str, LeftOut] = field(default_factory=dict)
-    """The agents of imported files that the bridge cannot call, by name. No face is made of them."""
+    """The agents of imported files that the bridge does not support, by name. No MCP server offers them."""
     servers: Mapping[str, object] = field(default_factory=dict, repr=False)
-    """Tool servers that are objects of this process, by the names of their tables."""
+    """Tool servers that are objects in this process, by the names of their tables."""
 
     @property
     def bridge_profile(self) -> Profile:
@@ -98,12 +99,12 @@ class LoadedConfig:
         return self.profiles[self.config.bridge.mapping].profile
 
     def profile_of(self, face: ToolsAsAgentTable | AgentsAsToolsTable) -> Profile:
-        """The profile of a face."""
+        """The profile of an agent or MCP server of the bridge."""
         return self.profiles[face.mapping].profile
 
     def place_of(self, path: KeyPath) -> str:
-        """The file and line of a key in the file or in the mapping profile of its face. If the key is not written, the
-        place of its table; "" when no file has it."""
+        """The file and line of a key, in the file or in a mapping profile. If the key is not written, the place of its
+        table; "" if no file has the table."""
         if len(path) == 4 and path[0] in FACES:
             faces: dict[str, ToolsAsAgentTable | AgentsAsToolsTable] = {
                 **(self.config.tools_as_agent if path[0] == FACES[0] else self.config.agents_as_tools)
@@ -136,7 +137,7 @@ class LoadedConfig:
 def load(
     path: Path, environment: Mapping[str, str] = os.environ, servers: Mapping[str, object] = NO_SERVERS
 ) -> LoadedConfig:
-    """Read a configuration file. `servers` are objects that stand in for its tool servers; see `load_text`.
+    """Read a configuration file. `servers` are objects in place of its tool servers; see `load_text`.
 
     Raises:
         ConfigError: the file, or a file that it names, has errors. The message lists all of them.
@@ -149,10 +150,10 @@ def load(
 def load_text(
     text: str, environment: Mapping[str, str] = os.environ, servers: Mapping[str, object] = NO_SERVERS
 ) -> LoadedConfig:
-    """Read the text of a configuration file. Relative paths in it begin in the current folder.
+    """Read the text of a configuration file. Its relative paths start in the current folder.
 
-    `servers` are tool servers by name that are objects of this process. The table of a server in `servers` keeps its
-    limits; the keys that say how a command or a URL is reached are left out. A server without a table is added.
+    `servers` are tool servers, by name, that are objects in this process. The table of such a server keeps its limits;
+    its keys for a command or a URL are ignored. A server without a table is added.
 
     Raises:
         ConfigError: the text, or a file that it names, has errors.
@@ -162,7 +163,7 @@ def load_text(
 
 
 def load_edited(path: Path, text: str, environment: Mapping[str, str] = os.environ) -> LoadedConfig:
-    """Read a text as the configuration file at this path, where it does not stand yet.
+    """Read a text as if it were the configuration file at this path.
 
     Raises:
         ConfigError: the text, or a file that it names, has errors.
@@ -180,12 +181,12 @@ def _of_text(
 
 
 def _with_servers(data: dict[str, Any], servers: Mapping[str, object]) -> dict[str, Any]:
-    """The data without what the tables of objects say of a command or a URL."""
+    """The data without the keys for a command or a URL in the tables of `servers`."""
     if not servers:
         return data
     tables = data.get("tool_servers", {})
     if not isinstance(tables, dict):
-        return data  # which is a fault
+        return data  # the models report it
     changed = {
         name: {key: value for key, value in table.items() if key not in OF_ENDPOINTS}
         for name in servers
@@ -234,15 +235,15 @@ def _loaded(
 
 
 def _names(imports: Imports, servers: Collection[str]) -> ImportedNames:
-    """The names that the file may use beside its own: those of imported files, and those of objects."""
+    """The further names that the file may use: the names in imported files, and the names of objects."""
     names = imports.names()
     of_servers = names.get("tool_servers", frozenset())
     return {**names, "tool_servers": None if of_servers is None else of_servers | frozenset(servers)}
 
 
 def _with_imports(config: Config, imports: Imports, servers: Collection[str] = ()) -> Config:
-    """The configuration with the peers of imported files and a table for each object that has none, and with faces
-    that do without those left out."""
+    """The configuration with the peers of imported files, with a table for each object, and without the agents that are
+    not supported."""
     left_out = imports.left_out()
     changes = {
         "tool_servers": {
@@ -298,7 +299,7 @@ def _config(reading: ReadingContext, found: _LoadFindings) -> Config | None:
 
 
 def _profiles(found: _LoadFindings) -> dict[str, ResolvedProfile]:
-    """The profiles that the file names, by these names."""
+    """The profiles that the file names, by name."""
     profiles: dict[str, ResolvedProfile] = {}
     broken: set[str] = set()
     for where, name in [((), DEFAULT_PROFILE), *_mappings(found.document.data)]:
@@ -322,7 +323,7 @@ def _mappings(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _shared_tokens(data: Mapping[str, Any], reading: ReadingContext) -> Iterator[ConfigFault]:
-    """Yield a fault for each token that belongs to several principals, and for two of one that are the same."""
+    """Yield a fault for each token that several principals share, and for each token that one principal has twice."""
     owners: dict[str, str] = {}
     for path, table in tables_at(data, ("principals", "*")):
         own: set[str] = set()
@@ -330,7 +331,7 @@ def _shared_tokens(data: Mapping[str, Any], reading: ReadingContext) -> Iterator
             try:
                 given = {key: table[key]} if key in table else {}
                 read = PrincipalTable.model_validate(given, context=reading)
-            except ValidationError:  # which is said elsewhere
+            except ValidationError:  # the models report it
                 continue
             for token in (read.bearer, read.api_key, *read.tokens):
                 if token is None:

@@ -1,13 +1,12 @@
-"""Reads a host's file of MCP servers as tool servers: `mcpServers` of most hosts, `servers` of VS Code.
+"""Reads an MCP host's file of servers as tool servers: `mcpServers` of most hosts, `servers` of VS Code.
 
-Secrets in plain text are accepted here, in variables and headers. A file written for the bridge may not hold them, but
-hosts demand them, and copying the entries elsewhere would not make them safer. Once read, they are secrets and never
-shown.
+Here variables and headers may hold secrets in plain text. A file for the bridge must not hold them, but hosts require
+them, and copying the entries elsewhere would not make them safer. Once read, they are secrets and never shown.
 
-Texts may hold variables as hosts know them: `${NAME}`, `${NAME:-default}`, `${env:NAME}`. Variables that only a host
-can fill in, like `${input:ID}`, are refused. A server is shown with the names of its variables, not their values. Keys
-that say how a host treats a server are ignored. `era` is a key of the bridge alone; hosts ignore it. `"type": "sse"` is
-HTTP+SSE; any other type of a URL is found out.
+Strings may hold the variables of hosts: `${NAME}`, `${NAME:-default}`, `${env:NAME}`. Variables that only a host can
+fill in, such as `${input:ID}`, are refused. A server is shown with the names of its variables, not their values. Keys
+for the host itself are ignored. `era` is a key of the bridge only; hosts ignore it. `"type": "sse"` means HTTP+SSE; for
+any other type of a URL the bridge detects the transport.
 
 Sources: code.claude.com/docs/en/mcp, cursor.com/docs/mcp,
 code.visualstudio.com/docs/agents/reference/mcp-configuration.
@@ -84,7 +83,7 @@ def read_host_file(path: Path, environment: Mapping[str, str]) -> ImportedFile[T
 
 
 def _is_off(entry: Mapping[str, Any]) -> bool:
-    """Whether a host does not start the server. Hosts have either of two keys for it."""
+    """Whether the entry disables the server. Some hosts have the key `disabled`, others `enabled`."""
     return entry.get("disabled") is True or entry.get("enabled") is False
 
 
@@ -122,7 +121,7 @@ def _server(
 
 
 def _shown(entry: Mapping[str, Any], table: Mapping[str, Any], url: str | None) -> dict[str, Any]:
-    """The texts to show in place of a table's values: those of the entry, without possible secrets."""
+    """The texts to show in place of a table's values: the texts of the entry, without possible secrets."""
     shown: dict[str, Any] = {}
     if "command" in table:
         words = [str(word) for word in (entry["command"], *entry.get("args", []))]
@@ -151,7 +150,7 @@ def _is_referred(word: str) -> bool:
 def _without_cwd(
     fault: ConfigFault, table: Mapping[str, Any], shown: Mapping[str, Any], reading: ReadingContext
 ) -> ConfigFault:
-    """The fault, with a message that shows the variables of a folder and not their values."""
+    """The fault, with a message that shows the variables of a folder, not their values."""
     if fault.path != ("cwd",) or "cwd" not in shown:
         return fault
     return replace(fault, message=fault.message.replace(str(reading.path(str(table["cwd"]))), shown["cwd"]))

@@ -10,7 +10,7 @@ from bridge.config.toml_text import toml_value
 
 SCHEMA_FILE: Final = "mcp-a2a.schema.json"
 EXAMPLE: Final = ("npx", "-y", "@modelcontextprotocol/server-everything")
-"""The server of a file when the user names none: it has a tool of each kind, and needs no account."""
+"""The server in the file if the user names none: it has a tool of each kind, and needs no account."""
 
 _HEAD: Final = f"""\
 #:schema ./{SCHEMA_FILE}

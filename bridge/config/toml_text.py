@@ -1,4 +1,4 @@
-"""Writes a configuration as values with their sources, and as TOML text. Pure; shows no secret."""
+"""Writes a configuration as values with their sources, and as TOML text. Pure; never shows a secret."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ADDRESSES: Final = ("url", "card", "public_url", "jwks_url", "jwks", "resource"
 _REFERENCES: Final = ("env", "file")
 _SETTINGS: Final = ("env", "headers")
 _DELETE: Final = "\x7f"
-"""JSON allows this character unescaped, TOML does not."""
+"""JSON allows this character unescaped; TOML does not."""
 
 
 @dataclass(frozen=True)
@@ -32,16 +32,17 @@ class ShownValue:
     """One value."""
 
     path: str
-    """`bridge.port`; of a profile, `tools_as_agent.devtools.mapping.run.concurrency`."""
+    """Such as `bridge.port` or, in a profile, `tools_as_agent.devtools.mapping.run.concurrency`."""
     value: str
     """The value as TOML; a secret as its reference."""
     source: ValueSource
     is_whole: bool = True
-    """Whether the whole value is shown. If not, the text must not be read back as the value."""
+    """Whether the whole value is shown. If not, the text must not be read as the value again."""
 
 
 def shown_values(loaded: LoadedConfig) -> list[ShownValue]:
-    """Every value that is set, in the order of the documentation. A profile's values follow each face that uses it."""
+    """Every value that is set, in the order of the documentation. The values of a profile follow each table that uses
+    it."""
     return [*_of_file(loaded), *_of_profiles(loaded)]
 
 
@@ -70,8 +71,8 @@ def toml_value(value: Any) -> str:
 
 
 def _under(key: str, value: Any) -> Any:
-    """A value as a table has it under a key. Where the key says already what a secret is read from, it names the place
-    alone."""
+    """A value in the form that it has under a key. If the key already says the kind of a secret's source, only the
+    place is written."""
     if isinstance(value, Secret) and value.reference.startswith(f"{key}:"):
         return value.reference.removeprefix(f"{key}:")
     return value
@@ -143,9 +144,9 @@ def _written(table: BaseModel) -> set[str]:
 
 
 def _masked(name: str, value: Any) -> str | None:
-    """The text shown in place of the value of a variable or header; None for one that is shown as it is.
+    """The text to show in place of the value of a variable or header; None to show the value itself.
 
-    Nothing is shown of a plain value that is secret by its name, or from a host's file. A URL has no user and no query.
+    A plain value with a secret name, or from a host's file, is hidden. A URL is shown without user and query.
     """
     if isinstance(value, Secret):
         return None if value.reference.partition(":")[0] in _REFERENCES else HIDDEN
@@ -156,7 +157,7 @@ def _masked(name: str, value: Any) -> str | None:
 
 
 def _with_shown_addresses(key: str, value: Any) -> Any:
-    """A value whose URLs have no user and no query, also those in the tables below it."""
+    """A value whose URLs, including the URLs in nested tables, have no user and no query."""
     if isinstance(value, BaseModel):
         inner = {name: getattr(value, name) for name in type(value).model_fields}
         shown = {name: _with_shown_addresses(name, one) for name, one in inner.items()}
@@ -174,7 +175,7 @@ _OF_HOSTS: Final = "import."
 _ONLY_ONE: Final = ("bridge", "import", "push", "audit")
 """Tables that exist only once, without a name."""
 _WIDEST: Final = 60
-"""The last column before remarks; longer lines do not move the remarks of their table."""
+"""The last column of a value; longer lines do not move the remarks of their table."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ class TomlLine:
     """As TOML."""
     remark: str = ""
     is_remark: bool = False
-    """Whether the whole line is a remark, because it is no key of the file."""
+    """Whether the whole line is a comment, because it is no key of the file."""
 
     @property
     def text(self) -> str:
@@ -214,7 +215,7 @@ def document_of(data: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def toml_of(data: Mapping[str, Any]) -> str:
-    """The TOML of a dict whose shape nobody has checked: a table for each that the file has, and the rest inline.
+    """A dict, whose shape is not checked, as TOML: the tables of the file as tables, everything else inline.
 
     Raises:
         UsageError: TOML has no form for a value.
@@ -238,7 +239,7 @@ def _lines(path: KeyPath, table: Mapping[str, Any]) -> list[str]:
 
 
 def _plain(path: KeyPath, value: Any) -> Any:
-    """A value of a dict, as TOML has it."""
+    """A value of a dict as a TOML value."""
     match value:
         case None:
             raise UsageError(f"{spelled(path)} is None, which TOML does not have: leave the key out")
@@ -257,9 +258,9 @@ def _plain(path: KeyPath, value: Any) -> Any:
 def text_of_shown(rows: Iterable[ShownValue], *, sources: bool) -> str:
     """A configuration as the text of a file.
 
-    Values of profiles, and values that are not shown whole, are remarks: reading the file again leaves them out and
-    never gives another value. `sources` adds the source behind each value. Servers of a host's file are tables here, so
-    the host's file is named in a remark only.
+    Values of profiles, and values that are not shown whole, are comments: reading the text again ignores them and never
+    gives a different value. `sources` adds the source after each value. Servers of a host's file are tables here, so
+    the host's file is named in a comment only.
     """
     tables: dict[str, list[TomlLine]] = {}
     for row in rows:
@@ -275,7 +276,9 @@ def text_of_shown(rows: Iterable[ShownValue], *, sources: bool) -> str:
         )
         tables.setdefault(table, []).append(line)
     for lines in tables.values():
-        if any(line.key == "url" for line in lines):  # whose table takes no folder, and has one by default
+        if any(
+            line.key == "url" for line in lines
+        ):  # a table with `url` takes no `cwd`, but has a default for it
             lines[:] = [line for line in lines if line.key != "cwd"]
     return toml_text_of(tables)
 

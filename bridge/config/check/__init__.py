@@ -1,1 +1,1 @@
-"""Checks a configuration as plain values: rules between keys, and the models' errors in the words of the file."""
+"""Checks a configuration as plain values: rules between keys, and errors of the models in the terms of the file."""

@@ -1,6 +1,6 @@
-"""The rules about who calls and as whom: issuers, what a connection shows, and the logins of callers.
+"""The rules for callers: issuers, the credentials of a connection, and the logins of callers.
 
-Pure, as `rules.py` is, and with values of any type.
+Pure. As in `rules.py`, a value may have any type.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from bridge.config.text.wording import listed, meant, title
 from bridge.http.request_checks import is_loopback
 
 _CONSOLE: Final = "console"
-"""The name of the console among the faces for which tokens are."""
+"""The name of the console in `audience`, beside the names of endpoints."""
 
 
 def caller_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
-    """Yield all faults between keys that say who calls and as whom."""
+    """Yield all faults between the keys for callers."""
     yield from _issuer_faults(data)
     yield from _introspection_faults(data)
     yield from _group_faults(data)
@@ -29,7 +29,8 @@ def caller_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
 
 
 def _issuer_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
-    """Yield faults of issuers: two tables for one, audiences of no face or of two, and faces without an audience."""
+    """Yield faults of issuers: two tables for one issuer, audiences of an unknown or ambiguous endpoint, and endpoints
+    without an audience."""
     place = table_in(data, "bridge")
     has_url, has_console = "public_url" in place, place.get("console") is True
     named = [str(name) for section in MADE_OF for name in table_in(data, section)]
@@ -61,7 +62,8 @@ def _issuer_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
 
 
 def _introspection_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
-    """Yield faults of issuers that are asked about tokens: several, and one that nothing says where to ask."""
+    """Yield faults of introspection: several issuers with it, and an issuer whose introspection endpoint is not
+    known."""
     first = ""
     for (_, name), table in tables_at(data, ("issuers", "*")):
         asked, here = table.get("introspection"), ("issuers", name, "introspection")
@@ -79,7 +81,8 @@ def _introspection_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
 
 
 def _group_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
-    """Yield faults of principals in groups that there are not, and of those with a token beside their `tokens`."""
+    """Yield faults of principals with an unknown group, without a token in `tokens`, or with both `bearer` and
+    `tokens`."""
     groups = sorted(map(str, table_in(data, "groups")))
     for path, table in tables_at(data, ("principals", "*")):
         named = table.get("group")
@@ -97,7 +100,7 @@ def _group_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
 
 
 def _connection_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
-    """Yield faults of principals that no connection can show, and of proxies that cannot say who calls."""
+    """Yield faults of principals that no connection can identify, and of proxies that cannot state the caller."""
     bridge = table_in(data, "bridge")
     tls = table_in(bridge, "tls")
     has_ca = "client_ca" in tls
@@ -121,7 +124,7 @@ def _connection_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
 
 
 def _login_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
-    """Yield faults of logins of callers: keys for them at peers that want none, and those of peers that do."""
+    """Yield faults of callers' logins: keys for them at peers without such logins, and faults of peers with them."""
     of_each = []
     for path, table in (*tables_at(data, ("tool_servers", "*")), *tables_at(data, ("agents", "*"))):
         if table.get("login") == "each":
@@ -139,7 +142,8 @@ def _login_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
 def _each_login_faults(
     data: Mapping[str, Any], path: KeyPath, table: Mapping[str, Any]
 ) -> Iterator[ConfigFault]:
-    """Yield faults of a peer that wants a login of each caller: no grant for it, and callers whom no page can tell."""
+    """Yield faults of a peer that requires a login of each caller: no suitable grant, and callers that no login page
+    can identify."""
     bridge, here = table_in(data, "bridge"), (*path, "login")
     if table.get("session") == "shared":
         message = "a session is made with one login, so callers with logins of their own share none"
@@ -173,7 +177,7 @@ def _each_login_faults(
 
 
 def _idle_login_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFault]:
-    """Yield keys for logins of callers at a peer that wants none."""
+    """Yield faults of keys for callers' logins at a peer that requires none."""
     for key in ("login_seconds", "login_keep_days"):
         if key in table:
             message = f'`{key}` is for `login = "each"`, and {title(path)} has none'
@@ -181,7 +185,7 @@ def _idle_login_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[Conf
 
 
 def _is_open_to_listeners(url: object) -> bool:
-    """Whether a URL is plain http beyond this machine, where no login is made."""
+    """Whether a URL is plain http to another machine, over which nobody may log in."""
     if not isinstance(url, str):
         return False
     try:
@@ -192,7 +196,7 @@ def _is_open_to_listeners(url: object) -> bool:
 
 
 def _unproved_faults(here: KeyPath, name: str, issuer: Mapping[str, Any]) -> Iterator[ConfigFault]:
-    """Yield faults of an issuer whose principals cannot show in a browser who they are."""
+    """Yield faults of an issuer whose principals cannot log in with a browser."""
     message = f"a browser cannot show that it is a principal of issuers.{name}"
     if "login" not in issuer:
         yield ConfigFault(here, message, f'write login = {{ client_id = "..." }} in [issuers.{name}]')

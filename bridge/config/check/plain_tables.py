@@ -1,4 +1,4 @@
-"""Tables of a file as plain values, of which any may have the wrong type."""
+"""Finds tables in a file as plain values. Any value may have the wrong type."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MADE_OF: Final = {
     "tools_as_agent": ("tool_servers",),
     "agents_as_tools": ("agents", "catalogs", "tools_as_agent"),
 }
-"""The tables that each kind of face is made of."""
+"""The sections that the tables of each section take their peers from."""
 
 
 def tables_at(data: Mapping[str, Any], pattern: KeyPath) -> Iterator[tuple[KeyPath, dict[str, Any]]]:
@@ -31,6 +31,6 @@ def _inner(value: object, step: str | int) -> Iterable[tuple[str | int, object]]
 
 
 def table_in(data: Mapping[str, Any], section: str) -> dict[str, Any]:
-    """The table of a name; empty if there is none."""
+    """The table of a section; empty if there is none."""
     found = data.get(section)
     return found if isinstance(found, dict) else {}

@@ -1,7 +1,7 @@
-"""The rules between keys of the file. Pure: looks at the file as it was read, and never repeats a secret.
+"""The rules between keys of the file. Pure; never repeats a secret.
 
-The rules work on plain values before the models check types, so that one run finds all mistakes of a file. Any value
-may have the wrong type; the rules pass such a value over, because the models report it.
+The rules check plain values before the models check types, so that one run finds all mistakes of a file. Any value may
+have the wrong type; the rules ignore such a value, because the models report it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bridge.config.text.wording import POSTGRES_SCHEMES, listed, meant, title
 
 @dataclass(frozen=True)
 class KeyChoice:
-    """Keys of a table, of which at least one is required."""
+    """Keys of a table, at least one of which is required."""
 
     path: KeyPath
     """The path of the table. `*` stands for any name and any element."""
@@ -65,7 +65,7 @@ _GOES_WITH: Final = {
 OF_ENDPOINTS: Final = frozenset(
     (*_ENDPOINT.keys, *_GOES_WITH, "login_seconds", "login_keep_days", "allow_private")
 )
-"""Keys of a tool server that say how its command or its URL is reached."""
+"""The keys of a tool server that describe its command or URL."""
 
 _INSTEAD: Final = {
     "each_replica": "take it out: each replica connects to a URL by itself",
@@ -79,7 +79,7 @@ _INSTEAD: Final = {
 
 
 _SETTINGS: Final = {"env": "variables", "headers": "headers"}
-"""Tables of which each entry may be a secret."""
+"""Tables in which each entry may be a secret."""
 
 SECTION_NOUNS: Final = {
     "tool_servers": ("a tool server", "tool servers"),
@@ -88,10 +88,10 @@ SECTION_NOUNS: Final = {
     "tools_as_agent": ("a published agent", "published agents"),
     "agents_as_tools": ("a published MCP server", "published MCP servers"),
 }
-"""What the tables of each section are: one of them, and several."""
+"""The noun for the tables of each section, with its plural."""
 
 _OF_EXCHANGES: Final = ("on_behalf_of", "audience", "id_jag")
-"""Keys for tokens in the names of callers."""
+"""The keys for tokens on behalf of callers."""
 
 _KEYS_OF_GRANTS: Final[Mapping[str, tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]]] = {
     "client_credentials": (
@@ -108,17 +108,17 @@ _KEYS_OF_GRANTS: Final[Mapping[str, tuple[tuple[tuple[str, ...], ...], tuple[str
         ("client_metadata_url", "pkce"),
     ),
 }
-"""For each grant, choices of keys that it needs, and keys that it does not take."""
+"""For each grant, the choices of keys that it needs, and the keys that it does not take."""
 
 NamesBySection = Mapping[str, frozenset[str]]
 
 ImportedNames = Mapping[str, frozenset[str] | None]
-"""The names of peers in imported files, by section; None when a file could not be read, so that they are unknown."""
+"""The names of peers in imported files, by section; None if a file could not be read, so that the names are unknown."""
 
 _GLOB: Final = re.compile(r"[*?\[]")
 
 _UNIQUE: Final = {"skills": "id", "tools": "name"}
-"""The tables of a face's overrides, and the key in them that must be unique."""
+"""The tables of overrides, and the key in them that must be unique."""
 
 
 def rule_faults(
@@ -140,7 +140,7 @@ def rule_faults(
             yield from _grant_faults(path, table)
             yield from _tls_faults(path, table, table.get("issuer"))
     for path, table in tables_at(data, ("agents", "*", "auth")):
-        if "bearer" in table and "oauth2" in table:  # an API key may stand beside either
+        if "bearer" in table and "oauth2" in table:  # either may be combined with an API key
             yield from _faults_of_choice(path, table, KeyChoice(path, ("bearer", "oauth2")))
     yield from _store_faults(table_in(data, "bridge"))
     yield from _card_key_faults(table_in(data, "bridge"))
@@ -175,7 +175,7 @@ def _grant_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFau
     shows_certificate = "certificate" in table_in(table, "tls")
     for keys in needed:
         if shows_certificate and "client_secret" in keys and not table.keys() & {*keys}:
-            continue  # which proves the client (RFC 8705 section 2)
+            continue  # the certificate authenticates the client (RFC 8705 section 2)
         yield from _faults_of_choice(path, table, KeyChoice(path, keys))
     for key in foreign:
         if key in table:
@@ -191,7 +191,7 @@ def _grant_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFau
         secrets = KeyChoice(path, ("client_secret", "private_key"))
         yield from _faults_of_choice((*path, "id_jag"), there, secrets)
     if grant == "authorization_code" and ("client_secret" in table or shows_certificate):
-        # Without an issuer the server would choose who gets the secret, or is shown the certificate.
+        # Without an issuer the server would choose who gets the secret or sees the certificate.
         for key in ("issuer", "client_id"):
             yield from _faults_of_choice(path, table, KeyChoice(path, (key,)))
 
@@ -205,7 +205,7 @@ def _misplaced(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFault]
 
 
 def _tls_faults(path: KeyPath, table: Mapping[str, Any], url: object) -> Iterator[ConfigFault]:
-    """Yield faults of the certificate that the peer at a URL is shown."""
+    """Yield faults of the client certificate for the peer at a URL."""
     tls = table_in(table, "tls")
     pair = [key for key in ("certificate", "key") if key in tls]
     if len(pair) == 1:
@@ -221,7 +221,7 @@ def _tls_faults(path: KeyPath, table: Mapping[str, Any], url: object) -> Iterato
 
 
 def _header_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFault]:
-    """Yield faults of headers: secrets in plain, and headers given twice, whatever their case."""
+    """Yield faults of headers: secrets in plain text, and headers that appear twice (ignoring case)."""
     headers = table.get("headers")
     named: dict[str, str] = {}
     for header in _headers_of_auth(table.get("auth")):
@@ -241,7 +241,8 @@ def _header_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFa
 
 
 def _reference_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFault]:
-    """Yield a fault for a reference in place of a table, where `env` or `file` would be read as a setting's name."""
+    """Yield a fault for a secret's reference in place of a table: its `env` or `file` would be read as the name of a
+    setting."""
     for key, named in _SETTINGS.items():
         match table.get(key):
             case {"env": str(), **rest} | {"file": str(), **rest} if not rest:
@@ -265,7 +266,8 @@ def _store_faults(bridge: Mapping[str, Any]) -> Iterator[ConfigFault]:
 
 
 def _card_key_faults(bridge: Mapping[str, Any]) -> Iterator[ConfigFault]:
-    """Yield keys for cards that the bridge has for something else. Those of notifications follow from `keys`."""
+    """Yield a fault for each key in `card_keys` that is also in `keys`, from which the keys for notifications are
+    derived."""
     keys, card_keys = bridge.get("keys"), bridge.get("card_keys")
     for number, one in enumerate(card_keys if isinstance(card_keys, list) else ()):
         if isinstance(keys, list) and one in keys:
@@ -277,7 +279,7 @@ def _card_key_faults(bridge: Mapping[str, Any]) -> Iterator[ConfigFault]:
 
 
 def is_shared_store(store: object) -> bool:
-    """Whether `store` of `[bridge]`, as it stands in the file or is read from it, is a PostgreSQL."""
+    """Whether `store` of `[bridge]`, as written or after reading, is a PostgreSQL database."""
     return isinstance(store, dict | Secret) or (isinstance(store, str) and store.startswith(POSTGRES_SCHEMES))
 
 
@@ -289,11 +291,11 @@ def _headers_of_auth(auth: object) -> Iterator[str]:
             yield header
 
 
-# Names in the `from` of a face, and in the skills of a principal
+# Names in `from`, and in the skills of a principal
 
 
 def _source_faults(data: Mapping[str, Any], imported: ImportedNames) -> Iterator[ConfigFault]:
-    """Yield faults of names that are unknown, named twice, or ambiguous."""
+    """Yield faults of names that are unknown, repeated, or ambiguous."""
     names = {
         section: frozenset(map(str, table_in(data, section))) | (imported.get(section) or frozenset())
         for section in SECTION_NOUNS
@@ -315,7 +317,7 @@ def _source_faults(data: Mapping[str, Any], imported: ImportedNames) -> Iterator
 
 
 def sources_of(data: Mapping[str, Any], section: str) -> dict[str, dict[int, str]]:
-    """The sources of the faces of a kind: for each face the names in its `from`, by index."""
+    """For each table of a section, the names in its `from`, by index."""
     return {
         name: {index: one for index, one in enumerate(written) if isinstance(one, str) and one}
         for name, face in table_in(data, section).items()
@@ -364,11 +366,11 @@ def _face_faults(path: KeyPath, written: list[object], names: NamesBySection) ->
             yield ConfigFault(where, f"`{glob}` is a face, and no skill or tool of one", f'write "{face}/*"')
 
 
-# Overrides of a face's skills or tools
+# Overrides of skills or tools
 
 
 def _override_faults(path: KeyPath, face: Mapping[str, Any]) -> Iterator[ConfigFault]:
-    """Yield faults between keys in the overrides of a face."""
+    """Yield faults between keys in the overrides of an agent or MCP server."""
     for table, unique in _UNIQUE.items():
         overrides = face.get(table)
         if isinstance(overrides, dict):

@@ -1,4 +1,4 @@
-"""Looks things up in a JSON Schema that pydantic made of models. Pure."""
+"""Reads the JSON Schema that pydantic makes of the models. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def node_at(schema: SchemaNode, path: KeyPath) -> SchemaNode:
 
 
 def accepted_by(node: SchemaNode) -> list[str]:
-    """The words that a key takes, if it takes some words alone; else none."""
+    """The words that a key accepts, if it accepts only certain words; empty otherwise."""
     accepted: list[str] = [node["const"]] if "const" in node else node.get("enum", [])
     return accepted
 
@@ -63,7 +63,8 @@ def unit_of(key: str) -> str:
 
 
 def tidied(node: Any) -> Any:
-    """Remove titles and null (which TOML does not have), and forbid names that do not match their pattern."""
+    """A schema without titles and null (which TOML does not have), and which forbids names that do not match their
+    pattern."""
     if isinstance(node, list):
         return [tidied(one) for one in node]
     if not isinstance(node, dict):
@@ -88,7 +89,7 @@ def _of_any_name(node: SchemaNode) -> SchemaNode:
 
 
 def _followed(schema: SchemaNode, node: SchemaNode) -> SchemaNode:
-    """Follow references to the node they mean."""
+    """Follow references to the node that they name."""
     while "$ref" in node:
         node = schema["$defs"][node["$ref"].rpartition("/")[2]]
     return node

@@ -1,4 +1,5 @@
-"""Turns pydantic's errors into the words of the file: what a key takes, what stands there, what was probably meant.
+"""Turns pydantic's errors into messages in the terms of the file: what a key accepts, what it has, and what the user
+probably meant.
 
 A message repeats a value only if the value is a number.
 """
@@ -47,7 +48,7 @@ _KINDS: Final = (
     (dict, "a table"),
     (date | time, "a date or time"),
 )
-"""The words for types of values. In Python `True` is a number too, so the order counts."""
+"""The words for types of values. In Python `True` is a number, too, so the order matters."""
 
 _EMPTY: Final = frozenset(("string_too_short", "too_short"))
 _RANGE: Final = frozenset(("greater_than", "greater_than_equal", "less_than", "less_than_equal"))
@@ -81,7 +82,8 @@ def validation_faults_of(
 
 
 def without_guesses(faults: Iterable[ConfigFault]) -> list[ConfigFault]:
-    """Remove faults of missing keys in a table with an unknown key, which is probably the missing key misspelt."""
+    """Remove the faults of missing keys in a table with an unknown key: the unknown key is probably the missing key,
+    misspelt."""
     listed = list(faults)
     tables = {fault.path[:-1] for fault in listed if fault.unknown}
     return [fault for fault in listed if not (fault.missing and fault.path in tables)]
@@ -119,7 +121,7 @@ def _fault(found: ErrorDetails, schema: SchemaNode, data: Mapping[str, Any]) -> 
 
 
 def _written(loc: tuple[int | str, ...], data: Any) -> KeyPath:
-    """The path as far as the file has it. Pydantic appends names of its own."""
+    """The part of a path that the file has. Pydantic appends its own names."""
     path: KeyPath = ()
     for step in loc:
         there = step in data if isinstance(data, dict) else isinstance(data, list) and isinstance(step, int)

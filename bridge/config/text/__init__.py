@@ -1,1 +1,1 @@
-"""A file as text: the positions and sources of its values, its diagnostics, and which parts may be secret."""
+"""A file as text: the positions and sources of its values, its diagnostics, and the parts that may be secret."""

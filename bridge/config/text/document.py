@@ -1,7 +1,7 @@
-"""Documents, and the sources of their values: a file that was read, with its text and the positions of its values, or
+"""Documents, and the sources of their values. A document is a file, with its text and the positions of its values, or
 the options of a command, with the data of an equivalent file.
 
-Options are checked as a file is. Messages name the option, because there are no lines to show.
+Options are checked like a file. Messages name the option, because there are no lines to show.
 
 Precedence: command line over environment (`MCP_A2A_*`) over file over profile over default. This module does not know
 what the keys mean."""
@@ -40,7 +40,7 @@ _SAID: Final[Mapping[str, str]] = {
     "Unescaped '\\' in a string": 'a backslash in "double quotes" is written twice',
     "Invalid date or datetime": "there is no such date or time",
 }
-"""The messages of `tomllib` in words for somebody who does not know its terms. Others are passed on."""
+"""The messages of `tomllib` in plain words. Other messages are passed on."""
 _NOT_TOML: Final = "this is not valid TOML: "
 _UNENDED: Final = "Unterminated string"
 _OF_A_HOST: Final = frozenset(("mcpServers", "servers", "context_servers"))
@@ -52,11 +52,11 @@ _LONE_CARRIAGE_RETURN: Final = (
 _TWICE: Final = re.compile(r"Cannot (overwrite|declare|mutate)|Duplicate inline table key")
 
 _DEEPEST: Final = 100
-"""Levels of nested tables and lists. Some of them become JSON, and most JSON readers accept no more."""
+"""The most levels of nested tables and lists. Some values become JSON, and most JSON readers accept no more levels."""
 _WIDEST_NUMBER: Final = 64
-"""Bits of a whole number, as TOML 1.0 has it."""
+"""The bits of a whole number in TOML 1.0."""
 _LONG_NUMBER: Final = re.compile(r"[0-9][0-9_]{4000,}")
-"""A number that Python refuses to read."""
+"""A number that is too long for Python to read."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,12 @@ class ConfigFault:
     message: str
     hint: str = ""
     on_key: bool = False
-    """Whether the key is at fault, and not its value."""
+    """Whether the key is at fault, not its value."""
     unknown: bool = False
     """Whether the mistake is an unknown key or name."""
     missing: str = ""
-    """The key that the table at the path lacks, if that is the mistake. An unknown key may be this one, misspelt."""
+    """The key that the table at the path lacks, if that is the mistake. An unknown key may be the missing key,
+    misspelt."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Document:
     """A file and its contents."""
 
     path: Path
-    """The path as it was given, which is also how it is shown."""
+    """The path as the user wrote it; messages show it in this form."""
     data: dict[str, Any] = field(repr=False)
     positions: Positions = field(repr=False)
     masked: str = field(repr=False)
@@ -93,7 +94,8 @@ class Document:
         return at(self.path, self.masked, place, fault.message, fault.hint)
 
     def diagnostics(self, faults: Iterable[ConfigFault]) -> list[Diagnostic]:
-        """The diagnostics of faults, with their places. The value of an unknown key may be a secret and is masked."""
+        """The diagnostics of faults, with their places. The value of an unknown key is masked, since it may be a
+        secret."""
         listed = list(faults)
         unknown = [fault.path for fault in listed if fault.unknown and fault.on_key]
         hidden = (
@@ -106,7 +108,7 @@ class Document:
 
     @property
     def folder(self) -> Path:
-        """The folder of the file. Relative paths in the file begin here."""
+        """The folder of the file. Relative paths in the file start here."""
         return self.path.parent
 
     def place(self, path: KeyPath) -> str:
@@ -159,7 +161,7 @@ def read_text(path: Path, what: str) -> str:
 
 
 def read_toml(path: Path, what: str) -> Document:
-    """Read a TOML file, with line ends as TOML counts them.
+    """Read a TOML file.
 
     Raises:
         ConfigError: the file cannot be read, or is no TOML.
@@ -168,7 +170,7 @@ def read_toml(path: Path, what: str) -> Document:
 
 
 def toml_in(text: str, path: Path, what: str) -> Document:
-    """Read TOML as the file at a path has it.
+    """Read TOML text. Diagnostics name the file at `path`.
 
     Raises:
         ConfigError: the text is no TOML.
@@ -214,7 +216,8 @@ def _long_number(path: Path, text: str) -> Diagnostic:
 
 
 def _json(path: Path, text: str, what: str) -> Diagnostic | None:
-    """A diagnostic for a JSON file, such as a host's, with a hint; None for other files. Shows nothing of the file."""
+    """A diagnostic for a JSON file, such as a host's, with a hint; None for other files. It shows no part of the
+    file."""
     if not text.lstrip().startswith("{"):
         return None
     try:
@@ -299,14 +302,14 @@ class OptionDocument:
     option_at: Callable[[KeyPath], str]
     """Gives the option behind the value at a path; "" if there is none."""
     folder: Path = Path()
-    """The folder at which relative paths begin: the current one."""
+    """The folder in which relative paths start: the current folder."""
 
     def place(self, path: KeyPath) -> str:
         """The option behind the value at a path."""
         return self.option_at(path)
 
     def sources(self) -> Iterator[tuple[KeyPath, ValueSource]]:
-        """Yield every value with its option; also the lists and tables that one option makes."""
+        """Yield every value with its option, and every list and table that comes from one option."""
         for path in leaves(self.data):
             yield path, ValueSource("command line", self.option_at(path))
             for depth in range(1, len(path)):

@@ -1,7 +1,7 @@
-"""Adds a table or a value to the text of a configuration file, and changes nothing else. Pure.
+"""Edits the text of a configuration file, and changes nothing else in it. Pure.
 
 The text is edited in place, so comments, the order of keys and line ends all stay. The new text is parsed and compared
-with the meant configuration, so a text that says anything else is never written.
+with the intended configuration, so a text with another meaning is never written.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from bridge.errors import UsageError
 
 
 def with_table(text: str, path: tuple[str, str], lines: list[str]) -> str:
-    """The text with a table of these lines at its end.
+    """The text with a new table of these lines at its end.
 
     Raises:
-        UsageError: the table is there already, or TOML lets nothing be added to the section.
+        UsageError: the table exists already, or TOML does not allow an addition to the section.
     """
     section, name = path
     before = _parsed(text)
@@ -35,11 +35,11 @@ def with_table(text: str, path: tuple[str, str], lines: list[str]) -> str:
 
 
 def with_another(text: str, table: KeyPath, value: str) -> str:
-    """The text with another token in the table: the `bearer`, or the only one of the `tokens`, becomes the first of
-    two `tokens`.
+    """The text with a second token in the table. The `bearer`, or the only token in `tokens`, becomes the first of two
+    `tokens`.
 
     Raises:
-        UsageError: the table has two tokens already, or none.
+        UsageError: the table already has two tokens, or has none.
     """
     before, where = _parsed(text), ".".join(map(str, table))
     own = _table_at(before, table)
@@ -65,10 +65,10 @@ def with_another(text: str, table: KeyPath, value: str) -> str:
 
 
 def without_the_first(text: str, table: KeyPath) -> str:
-    """The text without the first of the two `tokens` of a table.
+    """The text without the first of two `tokens` in a table.
 
     Raises:
-        UsageError: the table has not two of them.
+        UsageError: the table does not have two tokens.
     """
     before, where = _parsed(text), ".".join(map(str, table))
     own = _table_at(before, table)
@@ -110,10 +110,10 @@ def _with_table_at(data: dict[str, Any], path: KeyPath, table: dict[str, Any]) -
 
 
 def _proved(text: str, wanted: dict[str, Any], where: str, hint: str) -> str:
-    """The text, if it says what was meant.
+    """The text, if it has the intended meaning.
 
     Raises:
-        UsageError: it does not, as where a section stands on one line.
+        UsageError: it has another meaning, for instance if a section stands on one line.
     """
     try:
         is_right = tomllib.loads(text) == wanted

@@ -1,6 +1,6 @@
-"""Finds possible secrets in a file by the names that lead to them, and masks them in texts. Pure.
+"""Finds possible secrets in a file by the names of their keys and tables, and masks them in texts. Pure.
 
-In doubt a value is masked: a diagnostic needs the place, and seldom the value.
+In doubt a value is masked: a diagnostic needs its place, and seldom the value itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bridge.config.text.positions import KeyPath, Positions, Span
 from bridge.config.text.wording import shown_url
 
 VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""The name of an environment variable. Any other text there may be the secret itself."""
+"""The name of an environment variable. Any other text in its place may be the secret itself."""
 
 HIDDEN: Final = "***"
 """The text shown in place of a secret."""
@@ -26,7 +26,7 @@ _NAMED_SECRET: Final = re.compile(
     re.IGNORECASE,
 )
 _NOT_SECRET: Final = frozenset(("env", "file", "header", "skills"))
-"""Keys whose values say where a secret is or what it is for, and are not secret."""
+"""Keys whose values are not secret: they say where a secret is, or what it is for."""
 _SECRET_LINE: Final = re.compile(
     r"auth|bearer|command|cookie|credential|env|header|key|passw|principals|secret|token", re.IGNORECASE
 )
@@ -48,12 +48,12 @@ _QUOTES_OF_MANY_LINES: Final = ('"""', "'''")
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether what has this name may be a secret."""
+    """Whether a value with this name may be a secret."""
     return _NAMED_SECRET.search(name) is not None
 
 
 def mask(text: str, places: Iterable[Span]) -> str:
-    """Mask the text at the places. Quotes, line ends and lengths stay."""
+    """Mask the text at these places. Quotes, line ends and lengths stay."""
     for place in places:
         value = _IN_A_VALUE.sub("*", text[place.start : place.end])
         text = text[: place.start] + value + text[place.end :]
@@ -62,7 +62,7 @@ def mask(text: str, places: Iterable[Span]) -> str:
 
 
 def leaves(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
-    """Yield the paths of all values that are no tables and no lists."""
+    """Yield the paths of all values except tables and lists."""
     match value:
         case dict():
             for key, inner in value.items():
@@ -82,7 +82,8 @@ def value_at(data: Any, path: KeyPath) -> Any:
 
 
 def secret_places(data: dict[str, Any], positions: Positions) -> Iterator[Span]:
-    """Yield the places of values that may be secret by their names, or by the word before them in a command."""
+    """Yield the places of values that may be secret because of their names, or because of the word before them in a
+    command."""
     for path in leaves(data):
         if _may_be_secret(path, value_at(data, path)) or _is_secret_word(data, path):
             yield positions[path].value
@@ -102,14 +103,15 @@ def has_secrets(words: Sequence[object]) -> bool:
 
 
 def shown_words(words: Sequence[str]) -> list[str]:
-    """The words of a command with possible secrets masked: `--token=***`, `--password ***`. URLs lose their query."""
+    """The words of a command with possible secrets masked, such as `--token=***` and `--password ***`. URLs lose their
+    query."""
     return [_shown_word(words, index) for index in range(len(words))]
 
 
 def masked_line(before: str, source: str, *, masked: bool) -> str:
-    """A line of a text that is no TOML, with possible secrets masked. `before` is the text above the line.
+    """A line of invalid TOML, with possible secrets masked. `before` is the text above the line.
 
-    A line that continues a value may continue a secret. `masked` is whether it surely continues one.
+    A line that continues a value may continue a secret. `masked` says that the line certainly does.
     """
     shown = mask(source, ())
     key, equals, value = shown.partition("=")

@@ -1,7 +1,7 @@
-"""Finds the position of each key and value in a TOML document, which `tomllib` does not tell. Pure.
+"""Finds the position of each key and value in a TOML document, which `tomllib` does not provide. Pure.
 
-`tomllib` has read the document, so it is valid TOML. Nothing is checked here, and each value is recognized by its first
-character. A path is the keys that lead to a value, with the index in arrays: `("import", "mcp_json", 0)`.
+`tomllib` has read the document, so it is valid TOML. So this module checks nothing, and recognizes each value by its
+first character. A path is the keys that lead to a value, with the index in arrays: `("import", "mcp_json", 0)`.
 
 Spec: TOML 1.0 (keys, tables, inline tables, arrays of tables).
 """
@@ -45,7 +45,7 @@ class Spot:
 
     @property
     def start(self) -> Span:
-        """The position to show when the whole entry is meant."""
+        """The position to show for the whole entry."""
         return self.key or self.value
 
 
@@ -77,7 +77,7 @@ class _Locator:
     at: int = 0
     found: dict[KeyPath, Spot] = field(default_factory=dict)
     elements: dict[KeyPath, int] = field(default_factory=dict)
-    """How many elements each array of tables has so far."""
+    """The number of elements of each array of tables so far."""
 
     def spots(self) -> Positions:
         self._skip(_STARTS)
@@ -121,7 +121,7 @@ class _Locator:
         return (*path, index)
 
     def _pair(self, table: KeyPath) -> None:
-        """`a.b = value`"""
+        """Read `a.b = value`."""
         keys = self._keys()
         self._skip(_BLANK)
         self.at += 1  # the equals sign
@@ -176,7 +176,7 @@ class _Locator:
         return Span(start, self.at)
 
     def _closes(self, bracket: str) -> bool:
-        """Move to the next element; return whether the closing bracket came instead."""
+        """Move to the next element, or past the closing bracket. Returns whether the bracket came."""
         self._skip(_GAP)
         if self.text[self.at] == ",":
             self.at += 1

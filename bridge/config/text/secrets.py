@@ -1,7 +1,8 @@
-"""Secrets by reference: from an environment variable or a file, never in plain.
+"""Secrets by reference: from an environment variable or a file, never in plain text.
 
-A configuration file writes `{ env = "NAME" }` or `{ file = "PATH" }`, a command line `env:NAME` or `file:PATH`. The
-value of a secret is never part of a `repr`."""
+The reference in a configuration file is `{ env = "NAME" }` or `{ file = "PATH" }`, on a command line `env:NAME` or
+`file:PATH`. The value of a secret is never part of a `repr`.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +26,11 @@ HOW_TO_REFER: Final = '{ env = "NAME" } or { file = "PATH" }'
 
 @dataclass(frozen=True)
 class Secret:
-    """A secret that was read, and its reference. Its `repr` does not show the value."""
+    """The value of a secret, and its reference. Its `repr` does not show the value."""
 
     value: str = field(repr=False)
     reference: str
-    """`env:NAME`, `file:PATH`, or the file and line of a host's plain text."""
+    """`env:NAME`, `file:PATH`, or the file and line of a plain text in a host's file."""
     file: Path | None = None
     """The file that the secret was read from, if any."""
 
@@ -41,7 +42,7 @@ class Secret:
 
 @dataclass(frozen=True)
 class TokenHash:
-    """The SHA-256 of a token that others show to the bridge, which needs no more than that to know it again."""
+    """The SHA-256 of a token of a caller. The bridge needs only the hash to recognize the token."""
 
     sha256: str
     """In hexadecimal, lower case."""
@@ -49,16 +50,16 @@ class TokenHash:
 
 @dataclass(frozen=True)
 class ReadingContext:
-    """The folder and the environment that relative paths and references are resolved against."""
+    """The folder and the environment with which relative paths and references are resolved."""
 
     folder: Path
-    """The folder of the file. Relative paths begin here."""
+    """The folder of the file. Relative paths start here."""
     environment: Mapping[str, str] = field(repr=False)
     on_command_line: bool = False
-    """Whether the values come from options, and not from a file."""
+    """Whether the values come from options, not from a file."""
 
     def path(self, written: str) -> Path:
-        """The absolute path of a written one."""
+        """The absolute path of a path in the file."""
         return Path.absolute(self.folder / expanded(written))
 
 
@@ -73,12 +74,12 @@ def refused(message: str, hint: str = "") -> PydanticCustomError:
 
 
 def reading_of(info: ValidationInfo) -> ReadingContext:
-    """The context of the file. A table that a program makes belongs to the current folder."""
+    """The context of the file. For a table that a program makes, it is the current folder."""
     return info.context if isinstance(info.context, ReadingContext) else ReadingContext(Path.cwd(), {})
 
 
 def secret_of(given: object, info: ValidationInfo) -> Secret:
-    """The secret behind `{ env = "NAME" }` or `{ file = "PATH" }`."""
+    """The secret of a reference `{ env = "NAME" }` or `{ file = "PATH" }`."""
     match given:
         case Secret():
             return given
@@ -95,7 +96,7 @@ def secret_of(given: object, info: ValidationInfo) -> Secret:
 
 
 def token_of(given: object, info: ValidationInfo) -> Secret | TokenHash:
-    """The token behind a reference, or its hash in `{ sha256 = "HEX" }`."""
+    """The token of a reference, or its hash in `{ sha256 = "HEX" }`."""
     match given:
         case TokenHash():
             return given
@@ -116,7 +117,7 @@ def token_of(given: object, info: ValidationInfo) -> Secret | TokenHash:
 
 
 def setting_of(given: object, info: ValidationInfo) -> str | Secret:
-    """A plain text, or the secret behind a reference."""
+    """A plain text, or the secret of a reference."""
     if isinstance(given, str):
         return given
     if isinstance(given, Secret | dict):
@@ -125,7 +126,7 @@ def setting_of(given: object, info: ValidationInfo) -> str | Secret:
 
 
 def plain(settings: Mapping[str, str | Secret]) -> dict[str, str]:
-    """The settings with secrets in plain, for use in a connection only."""
+    """The settings with the values of secrets, only for use in a connection."""
     return {name: one.value if isinstance(one, Secret) else one for name, one in settings.items()}
 
 
@@ -148,7 +149,7 @@ def secrets_in(value: object) -> Iterator[Secret]:
 def from_environment(name: str, reading: ReadingContext) -> Secret:
     """The secret in a variable."""
     value = reading.environment.get(name, "").strip()
-    if not value and not VARIABLE_NAME.fullmatch(name):  # it may be the secret itself
+    if not value and not VARIABLE_NAME.fullmatch(name):  # the text may be the secret itself
         raise refused(
             "`{key}` is to name an environment variable: letters, digits and _",
             "set a variable to the secret, and write the name of that variable",
@@ -169,7 +170,7 @@ def _from_file(path: Path) -> Secret:
         raise refused(f"cannot read the secret in {path}: {exc.strerror}") from exc
     except UnicodeDecodeError as exc:
         raise refused(f"cannot read the secret in {path}: it is not UTF-8") from exc
-    except ValueError as exc:  # of a NUL in the path
+    except ValueError as exc:  # the path holds a NUL
         raise refused("`{key}`: the file of a secret is named by a path") from exc
     if not value:
         raise refused(f"cannot read the secret in {path}: it is empty")
@@ -183,11 +184,11 @@ _SHA256: Final = re.compile(r"[0-9A-Fa-f]{64}")
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 UNNAMED: Final = "client"
-"""The principal of a token that names none."""
+"""The principal of a token for which the user names none."""
 
 
 def secret_from(reference: str) -> str | None:
-    """The secret behind `env:NAME` or `file:PATH`; None when the text is no reference.
+    """The secret of a reference `env:NAME` or `file:PATH`; None if the text is no reference.
 
     Raises:
         UsageError: the variable or the file is missing or empty.
@@ -211,7 +212,7 @@ def secret_from(reference: str) -> str | None:
 
 
 def reference_in(text: str) -> dict[str, str] | None:
-    """`{ env = "NAME" }` of `env:NAME`, `{ file = "PATH" }` of `file:PATH`; None when the text is no reference."""
+    """`{ env = "NAME" }` for `env:NAME`, `{ file = "PATH" }` for `file:PATH`; None if the text is no reference."""
     source, _, place = text.partition(":")
     if source == "file":
         return {source: os.path.abspath(Path(place).expanduser())}
@@ -227,7 +228,7 @@ def header_in(text: str) -> tuple[str, str | dict[str, str]]:
     """The name and value of an HTTP header from `NAME=env:VAR`, `NAME=file:PATH` or, if not secret, `NAME=VALUE`.
 
     Raises:
-        UsageError: the text has none of these forms, or a secret stands in it in plain.
+        UsageError: the text has none of these forms, or holds a secret in plain text.
     """
     name, equals, given = text.partition("=")
     if not equals or not _HEADER_NAME.fullmatch(name):
@@ -239,10 +240,10 @@ def header_in(text: str) -> tuple[str, str | dict[str, str]]:
 
 
 def header_from(text: str) -> tuple[str, str]:
-    """The name and value of an HTTP header, in the forms of `header_in`, with its secret read.
+    """The name and value of an HTTP header from the forms of `header_in`. Reads its secret.
 
     Raises:
-        UsageError: the text is no such header, or the secret cannot be read.
+        UsageError: the text has none of these forms, or the secret cannot be read.
     """
     name, _ = header_in(text)
     given = text.partition("=")[2]
@@ -270,7 +271,7 @@ def principal_in(text: str) -> tuple[str, dict[str, str]]:
 def child_variable_in(text: str) -> tuple[str, str | Secret]:
     """A variable for the child's environment: `NAME=VALUE`, or `NAME` to pass on the bridge's own variable.
 
-    A variable that is passed on, or that is secret by its name, becomes a reference to the variable of this name.
+    A variable that is passed on, or that has a secret name, becomes a reference to the variable with this name.
 
     Raises:
         UsageError: the variable to pass on is not set.

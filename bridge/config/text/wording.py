@@ -1,4 +1,4 @@
-"""The names of tables, keys and URLs in messages. Pure."""
+"""Writes names of tables, keys and URLs for messages. Pure."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from typing import Final
 from bridge.config.text.positions import KeyPath
 
 TABLE_NAME_LIMIT: Final = 40
-"""Characters of a table's name: it stands in paths, in file names, and before the names of tools."""
+"""The most characters of a table's name, which stands in paths, in file names, and before the names of tools."""
 
 NAME: Final = rf"^[a-z0-9][a-z0-9_-]{{0,{TABLE_NAME_LIMIT - 1}}}$"
-"""A table's name, as a pattern."""
+"""The pattern of a table's name."""
 
 HEADER_NAME: Final = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
-"""A header's name, as a pattern (RFC 9110 section 5.6.2: token)."""
+"""The pattern of a header's name (RFC 9110 section 5.6.2: token)."""
 
 SCOPE_NAME: Final = r"^[\x21\x23-\x5B\x5D-\x7E]+$"
-"""A scope, as a pattern (RFC 6749 section 3.3)."""
+"""The pattern of a scope (RFC 6749 section 3.3)."""
 
 _ONLY_ONE: Final = frozenset(("bridge", "import", "push", "audit"))
 """Tables that exist only once, without a name."""
 _CLOSE: Final = 0.75
-"""The similarity from which a word may be another one misspelt. Below it, a hint names only the closest word."""
+"""The least similarity of a word to its misspelling. Below it, a hint names only the closest word."""
 
 _BEHIND_PATH: Final = re.compile(r"[?#]")
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9_-]+")
 
 
 def title(path: KeyPath) -> str:
-    """The title of a table: `[agents.research]`, or below it ``auth` of [agents.research]``."""
+    """The title of a table: `[agents.research]` or, for a nested table, ``auth` of [agents.research]``."""
     depth = 1 if path[:1] and path[0] in _ONLY_ONE else 2
     if len(path) < depth:
         return f"[{path[0]}]" if path else "the file"
@@ -52,11 +52,11 @@ def key_name(path: KeyPath) -> str:
 
 
 POSTGRES_SCHEMES: Final = ("postgresql://", "postgres://")
-"""How the URL of a PostgreSQL begins."""
+"""The possible starts of the URL of a PostgreSQL database."""
 
 
 def shown_url(url: str) -> str:
-    """A URL without user, query and fragment. Any other text stays as it is."""
+    """A URL without user, query and fragment. Any other text is returned unchanged."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         return url
@@ -66,14 +66,14 @@ def shown_url(url: str) -> str:
 
 
 def listed(words: Iterable[str], last: str = "or") -> str:
-    """`a, b or c`"""
+    """Join words: `a, b or c`."""
     *most, end = words
     return f"{', '.join(most)} {last} {end}" if most else end
 
 
 def table_name(written: str) -> str:
-    """A name in the form of a table name; "" when it has no letters or digits. A name in another script becomes a name
-    that is always the same for it."""
+    """A name in the form of a table name; "" if it has no letters or digits. A name in another script becomes a hash of
+    it."""
     name = _NOT_IN_NAMES.sub("-", written.lower()).strip("-_")[:TABLE_NAME_LIMIT].strip("-_")
     if name or not any(one.isalnum() for one in written):
         return name
@@ -81,7 +81,7 @@ def table_name(written: str) -> str:
 
 
 def meant(word: str, known: Iterable[str]) -> str:
-    """A hint: the names that a word is probably a misspelling of, or else all names; "" if there is none."""
+    """A hint with the names that the user probably meant, or with all names; "" if there are no names."""
     names = list(known)
     close = (
         get_close_matches(word, names, n=2, cutoff=_CLOSE)

@@ -1,10 +1,10 @@
-"""Reads a part of a YAML file, with the positions of its values. The rest of the file belongs to another program.
+"""Reads one part of a YAML file, with the positions of its values. The rest of the file belongs to another program.
 
-PyYAML's safe loader composes the file, and nothing of it is ever constructed: a value is its text. The file is bounded
-in bytes, and in depth and values after each alias is counted as what it stands for. So a few lines of aliases of
-aliases (the "billion laughs") are refused before they grow.
+PyYAML's safe loader composes the file, and no object is ever constructed from it: a value is its text. The file is
+limited in bytes, in depth and in the number of values, and each alias counts with the values that it stands for. So a
+few lines of aliases of aliases (the "billion laughs") are refused before they grow.
 
-This module takes the extra `yaml`, and is imported only where a YAML file is to be read.
+This module needs the extra `yaml`, and is imported only to read a YAML file.
 
 Spec: YAML 1.1, as PyYAML reads it; merge keys (yaml.org/type/merge.html).
 """
@@ -25,34 +25,35 @@ from bridge.errors import ConfigError
 from bridge.text.diagnostics import Diagnostic
 
 _LIMIT_BYTES: Final = 256 * 1024
-"""Bytes of a file. A configuration has a few thousand, and PyYAML reads a megabyte in seconds."""
+"""The most bytes of a file. A configuration has a few thousand, and PyYAML needs seconds for a megabyte."""
 _DEEPEST: Final = 50
-"""Levels of nested values, with aliases as what they stand for."""
+"""The most levels of nested values. An alias counts with the levels of its value."""
 _MOST_VALUES: Final = 50_000
-"""Values and keys of a file, with aliases as what they stand for."""
+"""The most values and keys of a file. An alias counts with the values that it stands for."""
 
 _STANDARD_TAG: Final = "tag:yaml.org,2002:"
 _NULL_TAG: Final = f"{_STANDARD_TAG}null"
 _COMMENT: Final = re.compile(r"#[^\n]*")
 _QUOTED: Final = re.compile(r""" (?P<quote>['"])(?P<piece>.*?)(?P=quote)""")
-"""A piece of the file in a message of PyYAML, which may be a secret; or a character, or a token like `<block end>`."""
+"""A quoted piece in a message of PyYAML: a piece of the file, which may be a secret, or a character, or a token like
+`<block end>`."""
 _IN_A_VALUE: Final = re.compile(r"[^\s\"']")
 _KEY_OR_TEXT: Final = re.compile(
     r"(?P<key>^[ \t]*(?:-[ \t]+)*[A-Za-z_][\w-]*:(?=\s|$))|[^\s\"']", re.MULTILINE
 )
 
 IsShown = Callable[[KeyPath, str], bool]
-"""Whether the text at a path is known to be no secret, so that a diagnostic may show it."""
+"""Whether the text at a path is certainly no secret, so that a diagnostic may show it."""
 
 
 def read_yaml(path: Path, what: str, within: tuple[str, ...], is_shown: IsShown) -> Document:
-    """Read the value at the keys `within` of a YAML file. The document has nothing but this value, and is empty if the
-    file has no such keys.
+    """Read the value at the keys `within` of a YAML file. The document has only this value, and is empty if the file
+    has no such keys.
 
-    Texts, numbers and truth values are all texts; null is None.
+    Strings, numbers and booleans are all read as text; null is None.
 
     Raises:
-        ConfigError: the file cannot be read, is no YAML, is out of bounds, or the value has a tag of its own.
+        ConfigError: the file cannot be read, is no YAML, or exceeds a limit, or the value has a custom tag.
     """
     text = _bounded_text(path, what).replace("\r\n", "\n").replace("\r", "\n")
     try:
@@ -71,7 +72,7 @@ def read_yaml(path: Path, what: str, within: tuple[str, ...], is_shown: IsShown)
 def _bounded_text(path: Path, what: str) -> str:
     try:
         size = path.stat().st_size
-    except (OSError, ValueError):  # which `read_text` reports
+    except (OSError, ValueError):  # `read_text` reports it
         size = 0
     text = "" if size > _LIMIT_BYTES else read_text(path, what)
     if size > _LIMIT_BYTES or len(text.encode()) > _LIMIT_BYTES:
@@ -82,23 +83,24 @@ def _bounded_text(path: Path, what: str) -> str:
 
 
 class _NotReadError(yaml.MarkedYAMLError):
-    """The file is YAML and is not read all the same: it is out of bounds, or a value has a tag of its own."""
+    """The file is valid YAML, but exceeds a limit or has a value with a custom tag."""
 
 
 class _BoundedLoader(yaml.SafeLoader):
-    """Composes a file within the bounds."""
+    """Composes a file within the limits."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self._depth = 0
         self._values = 0
         self._below = [0]
-        """For each open value, and for the file, the levels below it so far."""
+        """The levels below the file, and below each open value, so far."""
         self._extents: dict[int, tuple[int, int]] = {}
-        """The values in a finished node and its levels, by the node's id. The composed tree keeps the nodes alive."""
+        """The number of values in a finished node, and its levels, by the node's id. The composed tree keeps the nodes
+        alive."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """Compose the next value, or find what an alias stands for."""
+        """Compose the next value, or find the value of an alias."""
         mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]  # its stubs leave the parser out
         if self.check_event(yaml.AliasEvent):
             node = super().compose_node(parent, index)
@@ -177,7 +179,7 @@ class _PartReader:
         return self._value(node, path)
 
     def _pairs(self, node: yaml.Node | None) -> list[tuple[yaml.ScalarNode, yaml.Node]]:
-        """The keys and values of a mapping, with those that it merges; a key that is no text is left out."""
+        """The keys and values of a mapping, including merged ones. Keys that are no text are left out."""
         if not isinstance(node, yaml.MappingNode):
             return []
         self._loader.flatten_mapping(node)
@@ -188,7 +190,7 @@ class _PartReader:
         return Span(node.start_mark.index, node.start_mark.index + len(written.rstrip()))
 
     def _masked(self, root: yaml.Node | None) -> str:
-        """The text without comments, and with the values masked that are not shown."""
+        """The text with comments, and all values that must not be shown, masked."""
         pieces, end = [], 0
         spans = {self._span(node): is_key for node, is_key in _scalars(root)}
         for span in sorted(spans, key=lambda span: span.start):
@@ -228,7 +230,8 @@ def _without_piece(found: re.Match[str]) -> str:
 
 
 def _syntax(path: Path, text: str, exc: yaml.MarkedYAMLError) -> Diagnostic:
-    """A diagnostic from an error of PyYAML. The line is masked but for its key, because its values are not known."""
+    """A diagnostic from an error of PyYAML. Everything in the line except its key is masked, because its values are not
+    known."""
     mark = exc.problem_mark or exc.context_mark
     problem = _QUOTED.sub(_without_piece, ", ".join(filter(None, (exc.context, exc.problem))))
     message = problem if isinstance(exc, _NotReadError) else f"this is not valid YAML: {problem}"
