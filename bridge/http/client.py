@@ -1,18 +1,16 @@
-"""An HTTP client that connects only to addresses that a guard has judged, and credentials for its requests.
+"""An HTTP client that connects only to addresses that a guard allows, and the credentials for its requests.
 
-A name may resolve to another address each time. So it is resolved once, all its addresses are judged, and the
-connection is made to one of them. Certificates and the Host header still use the name. An idle connection keeps its
-address, and that address is judged again for each request that reuses the connection: another request may have another
-guard.
+A name may resolve to another address each time. So the client resolves a name once, judges all its addresses, and
+connects to one of them. Certificates and the Host header still use the name. Each request that reuses an idle
+connection judges the connection's address again, because each request has its own guard.
 
-The guard travels with its request (`guarded_by`). Of a request through a proxy only a literal address is judged: the
-proxy resolves the name.
+The guard travels with its request (`guarded_by`). A proxy resolves names itself, so the guard of a request through a
+proxy judges only a literal address.
 
-The source of credentials is called before each request (`PeerAuth`), and may wait: it can replace an expired token, and
-the sender of the request need not know. Credentials belong to one origin; a request to another origin gets none. So
-does a certificate that the peer is shown: it travels with the request, and a connection serves only requests that show
-the same one.
-Redirects must not be left to the HTTP library, which copies headers to the new URL.
+`PeerAuth` calls the source of credentials before each request. The source may wait, for example to replace an expired
+token. Credentials and client certificates belong to one origin: a request to another origin gets none. A client
+certificate travels with the request, and a connection serves only requests with the same certificate.
+Never let the HTTP library follow redirects: it copies the headers to the new URL.
 """
 
 from __future__ import annotations
@@ -38,25 +36,25 @@ _GUARD: Final = "mcp_a2a.guard"
 """The extension of a request that holds its guard."""
 
 _CERTIFIED: Final = "mcp_a2a.certified"
-"""The extension of a request that holds what TLS with its peer needs, and the origin that this is for."""
+"""The extension of a request that holds the TLS files for its peer, and the peer's origin."""
 
 _NEXT_ADDRESS_SECONDS: Final = 0.25
-"""How long an address is tried before the next one is tried in parallel (RFC 8305 section 5)."""
+"""How long the client tries an address before it tries the next address in parallel (RFC 8305 section 5)."""
 
 HeaderLine = tuple[bytes, bytes]
 """A header: its name and its value."""
 
 _OF_THE_LIBRARY: Final = frozenset({b"host", b"accept-encoding", b"connection", b"user-agent", b"cookie"})
-"""The headers that the HTTP library adds by itself. Credentials may replace them. All other headers are the
-protocol's."""
+"""The headers that the HTTP library adds by itself. Credentials may replace them. The protocol sets all other
+headers."""
 _ANY_ANSWER: Final = (b"accept", b"*/*")
 """The Accept header that the library adds if the protocol has none."""
 
 _SHORT_BYTES: Final = 64 * 1024
-"""The longest response with status 401 or 403 after which the request is sent again with new credentials."""
+"""The longest response with status 401 or 403 after which the client sends the request again with new credentials."""
 
 _LACKED_MOST: Final = 50
-"""The scopes of a challenge that are read: real ones name a few."""
+"""The most scopes that are read from a challenge. Real challenges name a few."""
 
 _SCOPE: Final = re.compile(r"[!#-\[\]-~]{1,200}")
 """A scope (RFC 6749 section 3.3), of a length that fits a message."""
@@ -72,12 +70,12 @@ def guarded_by(guard: AddressGuard | None) -> dict[str, Any]:
 
 
 def certified_by(url: str, tls: PeerTls | None) -> dict[str, Any]:
-    """The extensions of a request with this certificate, which nobody but the origin of a URL is shown."""
+    """The extensions of a request with this certificate. Only the origin of `url` sees the certificate."""
     return {} if tls is None else {_CERTIFIED: (_place(httpx2.URL(url)), tls)}
 
 
 def shows_certificate(request: httpx2.Request) -> bool:
-    """Whether a request is one that shows the peer a certificate."""
+    """Whether a request shows the peer a client certificate."""
     certified = request.extensions.get(_CERTIFIED)
     return certified is not None and certified[1].certificate is not None
 
@@ -95,7 +93,7 @@ async def connect_guarded(host: str, port: int, guard: AddressGuard | None) -> h
 class GuardedTransport(httpx2.AsyncHTTPTransport):
     """HTTP to addresses that the guard of each request allows.
 
-    A request raises PrivateAddressError if its guard refuses an address. No connection was made then.
+    A request raises PrivateAddressError, before any connection is made, if its guard refuses an address.
     """
 
     def __init__(
@@ -105,14 +103,14 @@ class GuardedTransport(httpx2.AsyncHTTPTransport):
         limits: httpx2.Limits | None = None,
         uses_proxy: bool = False,
     ) -> None:
-        """`uses_proxy` sends requests through the proxy of the environment, where it names one for their origin. The
-        guard judges only literal addresses then."""
+        """`uses_proxy` sends a request through the proxy that the environment names for its origin. The guard then
+        judges only literal addresses."""
         # The parent's __init__ is not called: it only makes a pool.
         self._pool = _Pool(httpx2.create_ssl_context(verify=verify), limits or httpx2.Limits(), uses_proxy)
 
 
 class GuardedClient(httpx2.AsyncClient):
-    """A client with guarded connections, except for those that the environment sends through a proxy."""
+    """A client with guarded connections, except for connections that go through a proxy of the environment."""
 
     def _init_transport(self, *_: Any, **options: Any) -> httpx2.AsyncBaseTransport:
         return GuardedTransport(verify=options["verify"], limits=options["limits"])
@@ -124,8 +122,8 @@ class GuardedClient(httpx2.AsyncClient):
 
 
 class _ProxyTransport(httpx2.AsyncHTTPTransport):
-    """HTTP through a proxy, which resolves names itself: the guard judges only literal addresses. A request whose guard
-    wants no proxy is sent directly."""
+    """HTTP through a proxy, which resolves names itself: the guard judges only literal addresses. A request goes
+    directly if its guard has `uses_proxy = False`."""
 
     def __init__(self, proxy: httpx2.Proxy, options: dict[str, Any]) -> None:
         super().__init__(proxy=proxy, **options)
@@ -160,7 +158,7 @@ class _Pool(httpcore2.AsyncConnectionPool):
         self._expiry_seconds = limits.keepalive_expiry
         self._uses_proxy = uses_proxy
         self._proxies: dict[tuple[bytes, bytes, int], str | None] = {}
-        """The proxies of the origins so far. A pool that uses proxies has few origins."""
+        """The proxy of each origin so far. A pool that uses proxies has few origins."""
 
     async def handle_async_request(self, request: httpcore2.Request) -> httpcore2.Response:
         guard: AddressGuard | None = request.extensions.get(_GUARD)
@@ -181,7 +179,7 @@ class _Pool(httpcore2.AsyncConnectionPool):
 
     def create_connection(self, origin: httpcore2.Origin) -> httpcore2.AsyncConnectionInterface:
         if proxy := self._proxy_for(origin):
-            url = httpx2.Proxy(proxy)  # which takes the name and the password out of the URL
+            url = httpx2.Proxy(proxy)  # takes the name and the password out of the URL
             ways = httpcore2.AsyncHTTPProxy(
                 str(url.url),
                 url.raw_auth,
@@ -193,7 +191,7 @@ class _Pool(httpcore2.AsyncConnectionPool):
 
 
 class _PooledConnection(httpcore2.AsyncHTTPConnection):
-    """One HTTP/1.1 connection. It serves one request at a time, and its first request opens it."""
+    """An HTTP/1.1 connection. It serves one request at a time, and its first request opens it."""
 
     def __init__(
         self, origin: httpcore2.Origin, context: ssl.SSLContext, expiry_seconds: float | None
@@ -210,7 +208,7 @@ class _PooledConnection(httpcore2.AsyncHTTPConnection):
             self._connecting.guard = guard
             self._connecting.tls = tls
         elif self.is_idle():
-            # The pool opens another connection for what this one does not serve.
+            # After ConnectionNotAvailable the pool opens another connection for the request.
             if tls != self._connecting.tls:
                 await self.aclose()
                 raise httpcore2.ConnectionNotAvailable
@@ -243,7 +241,7 @@ class _Connecting(httpcore2.AsyncNetworkBackend):
         async def connect(to: str) -> httpcore2.AsyncNetworkStream:
             return await self._system.connect_tcp(to, port, None, local_address, socket_options)
 
-        if not 0 < port < 1 << 16:  # which a URL may say, and no socket takes
+        if not 0 < port < 1 << 16:  # a URL may contain it, and no socket accepts it
             raise httpcore2.ConnectError(f"there is no port {port}")
         try:
             with anyio.fail_after(timeout):
@@ -258,7 +256,7 @@ class _Connecting(httpcore2.AsyncNetworkBackend):
 
 
 class _CertifiedStream(httpcore2.AsyncNetworkStream):
-    """A connection whose handshake is the one with its own peer."""
+    """A connection whose handshake uses the TLS files of its peer."""
 
     def __init__(self, inner: httpcore2.AsyncNetworkStream, tls: PeerTls) -> None:
         self._inner = inner
@@ -266,7 +264,7 @@ class _CertifiedStream(httpcore2.AsyncNetworkStream):
 
     async def start_tls(
         self,
-        ssl_context: ssl.SSLContext,  # noqa: ARG002 - the one for all other peers
+        ssl_context: ssl.SSLContext,  # noqa: ARG002 - the context for all other peers
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> httpcore2.AsyncNetworkStream:
@@ -291,7 +289,7 @@ class _CertifiedStream(httpcore2.AsyncNetworkStream):
 
 
 async def _first_of(addresses: Sequence[str], connect: _Connect) -> httpcore2.AsyncNetworkStream:
-    """The first connection that succeeds. Each address is tried a little after the one before it.
+    """The first connection that succeeds. The attempts start one after another, `_NEXT_ADDRESS_SECONDS` apart.
 
     Raises:
         httpcore2.ConnectError: no connection succeeded.
@@ -331,7 +329,7 @@ class PeerCredentials:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     query: Mapping[str, str] = field(default_factory=dict, repr=False)
     tls: PeerTls | None = None
-    """The certificate that is shown, and the authorities of the peer's own; None for what everyone has."""
+    """The client certificate, and the authorities that the peer's certificate may come from; None for the defaults."""
 
     @cached_property
     def lines(self) -> Sequence[HeaderLine]:
@@ -362,7 +360,7 @@ NO_CREDENTIALS: Final = fixed_credentials(PeerCredentials())
 
 
 class RenewableCredentials(ABC):
-    """A source of credentials that the peer may refuse before their time, and that has others then."""
+    """A source that can give other credentials when the peer refuses the current ones before they expire."""
 
     @abstractmethod
     async def __call__(self) -> PeerCredentials:
@@ -370,20 +368,21 @@ class RenewableCredentials(ABC):
 
     @abstractmethod
     def refused(self, shown: PeerCredentials) -> None:
-        """Give out these credentials no more: the peer refused them."""
+        """Never give out these credentials again: the peer refused them."""
 
     @abstractmethod
     async def widened(self, shown: PeerCredentials, scopes: Sequence[str]) -> bool:
-        """Whether there are other credentials now, which may have the scopes that the peer misses in these.
+        """Whether the source now has other credentials, which may include the missing `scopes`.
 
-        Must return False or raise once the same scopes have been asked for: a peer may miss them forever.
+        A second call with the same scopes must return False or raise: the peer may ask for them forever.
         """
 
 
 class PeerAuth(httpx2.Auth):
     """Adds credentials to requests to one origin.
 
-    Renewed ones are tried once when the peer answers 401, and wider ones once when it misses scopes (RFC 6750).
+    It retries once with renewed credentials after a 401, and once with wider scopes after a 403 that asks for scopes
+    (RFC 6750).
     """
 
     def __init__(self, url: str | httpx2.URL, source: CredentialsSource) -> None:
@@ -405,11 +404,11 @@ class PeerAuth(httpx2.Auth):
             if shown.query:
                 request.url = request.url.copy_merge_params(shown.query)
         if request.url.userinfo.strip(b":"):
-            # The library does so for requests without an Auth: the user in the URL takes precedence.
+            # As the library does for requests without an Auth: the user in the URL takes precedence.
             next(httpx2.BasicAuth(request.url.username, request.url.password).auth_flow(request))
         response = yield request
         for status in (401, 403):
-            # The library reads a response whole before the next. A long one is left to the caller, and its bounds.
+            # Before a retry the library reads the whole response. The caller, which has bounds, reads a long response.
             if (
                 shown
                 and response.status_code == status
@@ -417,13 +416,13 @@ class PeerAuth(httpx2.Auth):
                 and await _is_short(response)
             ):
                 before, shown = shown, await self._source()
-                if shown is before:  # there are no others after all
+                if shown is before:  # the source has no other credentials after all
                     return
                 request.headers = _with(plain, shown)
                 response = yield request
 
     async def _has_others(self, shown: PeerCredentials, response: httpx2.Response) -> bool:
-        """Whether there may be other credentials than those that a response refuses."""
+        """Whether the source may have other credentials than `shown`, which the response refuses."""
         if not isinstance(self._source, RenewableCredentials):
             return False
         if response.status_code == 401:
@@ -441,17 +440,17 @@ _REGISTERED: Final = {
 
 
 def registered_scheme(name: str) -> str:
-    """The name of an authentication scheme as it is registered: some servers compare it letter by letter."""
+    """The name of an authentication scheme in its registered spelling: some servers compare the case."""
     return _REGISTERED.get(name.lower(), name)
 
 
 def wants_login(response: httpx2.Response) -> bool:
-    """Whether a peer refuses a request and says where a person may log in (RFC 9728 section 5.1)."""
+    """Whether a peer refuses a request and says where a person can log in (RFC 9728 section 5.1)."""
     return response.status_code == 401 and "resource_metadata" in response.headers.get("www-authenticate", "")
 
 
 def lacked_scopes(response: httpx2.Response) -> Sequence[str]:
-    """The scopes that a peer misses in the token of a request, by its challenge; empty if it misses none.
+    """The scopes that the token of a request lacks, according to the peer's challenge; empty if it lacks none.
 
     Spec: RFC 6750 section 3.1, MCP 2026-07-28 authorization (scope challenges).
     """
@@ -464,7 +463,7 @@ def lacked_scopes(response: httpx2.Response) -> Sequence[str]:
 
 
 def _with(headers: httpx2.Headers, shown: PeerCredentials) -> httpx2.Headers:
-    """The headers with the credentials. No header that the protocol set is replaced."""
+    """The headers with the credentials added. Headers that the protocol set stay as they are."""
     library: list[HeaderLine] = []
     protocol: list[HeaderLine] = []
     needed = set[bytes]()
@@ -480,7 +479,7 @@ def _with(headers: httpx2.Headers, shown: PeerCredentials) -> httpx2.Headers:
 
 
 async def _is_short(response: httpx2.Response) -> bool:
-    """Whether a response has `_SHORT_BYTES` at most. The bytes that this reads stay in the response."""
+    """Whether a response has at most `_SHORT_BYTES`. The bytes read here stay readable for the caller."""
     stream = response.stream
     assert isinstance(stream, httpx2.AsyncByteStream), "an AsyncClient has sent the request"
     response.stream = read = _ReadAhead(stream)
@@ -488,7 +487,7 @@ async def _is_short(response: httpx2.Response) -> bool:
 
 
 class _ReadAhead(httpx2.AsyncByteStream):
-    """A body whose beginning may be read before who asked for it reads it."""
+    """A body that replays the beginning that `is_whole_within` has read."""
 
     def __init__(self, body: httpx2.AsyncByteStream) -> None:
         self._body = body
@@ -515,7 +514,7 @@ class _ReadAhead(httpx2.AsyncByteStream):
 
 
 def _place(url: httpx2.URL) -> tuple[bytes, bytes, int | None]:
-    """The origin of a URL, as connections name it."""
+    """The origin of a URL, in the form that connections use."""
     return url.raw_scheme, url.raw_host, url.port or {"https": 443, "http": 80}.get(url.scheme)
 
 

@@ -1,13 +1,13 @@
-"""The open connections of a server, what each waits for, and which one is closed when there are too many.
+"""The open connections of a server, what each waits for, and which connection is closed when there are too many.
 
 A connection is *new* until its first head is complete. From then on it is *kept*, and idle between two requests. New
-connections have slots of their own. So peers that never send a head take no slot from those that do, and peers that
-hold all other slots cannot lock out new connections. If a slot is needed, the connection that was idle longest is
-closed, and otherwise the one whose body has been read longest. A connection with a request that is being answered, by a
-call or a stream, is never closed for another one.
+and kept connections have separate slots. So peers that never send a head take no slot from other peers, and peers that
+hold all slots for kept connections cannot lock out new connections. To free a slot, the server closes the connection
+that was idle longest, or, if none is idle, the connection whose body has been read longest. It never closes a
+connection whose request is being answered, by a call or a stream.
 
-All bodies that are being read have a common bound. Above it, the largest ones are refused, so that small ones pass. A
-body that comes in one piece with its head is never counted.
+All bodies that are being read share one bound. Above it, the server refuses the largest bodies, so that small ones
+pass. A body that comes in one piece with its head does not count.
 
 This module knows no HTTP and reads no bytes; `server.py` does.
 """
@@ -30,16 +30,17 @@ _LINGER_SECONDS: Final = 2.0
 """How long input is discarded after a refusal: closing at once could lose the answer (RFC 9112 section 9.6)."""
 
 _LOG_SECONDS: Final = 60.0
-"""The pause between two log lines of one kind."""
+"""The pause between two log lines of the same kind."""
 
 _ELSEWHERE: Final = 4
-"""One descriptor of so many is reserved for tool servers, agents and stores."""
+"""One descriptor in `_ELSEWHERE` is reserved for tool servers, agents and stores."""
 
 _HEADS_OF: Final = 8
-"""One slot of so many is for new connections, if there are few descriptors."""
+"""One slot in `_HEADS_OF` is for new connections, if there are few descriptors."""
 
 _ROOM_OF: Final = 8
-"""One byte of so many is freed at once when bodies are above their bound, so that not every piece needs a search."""
+"""When bodies exceed their bound, 1 / `_ROOM_OF` of the bound is freed at once, so that not every piece needs a
+search."""
 
 
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -53,7 +54,7 @@ class HttpServerLimits:
     connections: ConnectionSettings
 
     def within(self, descriptors: int) -> HttpServerLimits:
-        """These limits, with no more connections than a number of available descriptors allows."""
+        """These limits, with at most as many connections as `descriptors` allows."""
         places, wanted = descriptors - descriptors // _ELSEWHERE, self.connections
         new = max(1, min(wanted.new, places // _HEADS_OF))
         most = max(1, min(wanted.most, places - 2 * new))
@@ -63,12 +64,12 @@ class HttpServerLimits:
 
 
 class Connection(Protocol):
-    """The calls of `Connections` to one connection. Each may close it; `Connections.left` is called afterwards."""
+    """What `Connections` calls on a connection. Each call may close it; `Connections.left` is called afterwards."""
 
     kept: bool
     """Whether the connection has one of the slots that `most` counts. Only `Connections` uses this."""
     site: str | None
-    """The site that the connection is counted for. Only `Connections` uses this."""
+    """The site under which the connection is counted. Only `Connections` uses this."""
 
     @property
     def peer(self) -> str:
@@ -81,37 +82,38 @@ class Connection(Protocol):
         ...
 
     def head_is_late(self) -> None:
-        """The head has not come in time."""
+        """Called when the head has not come in time."""
         ...
 
     def look_at_body(self) -> None:
-        """`body_seconds` have passed while the body was read."""
+        """Called each time that `body_seconds` have passed while the body is being read."""
         ...
 
     def rest_is_over(self) -> None:
-        """The connection has been idle for long enough, or its slot is needed."""
+        """Called when the connection has been idle for `idle_seconds`, or when its slot is needed."""
         ...
 
     def give_way(self) -> None:
-        """The slot is needed, and the connection is reading a body."""
+        """Called when the slot is needed while the connection is reading a body."""
         ...
 
     def read_no_more(self) -> None:
-        """All bodies together are too large, and this connection's body is one of the largest."""
+        """Called when all bodies together are too large and this connection's body is among the largest."""
         ...
 
     def refuse_more(self) -> None:
-        """The address of the peer has too many connections."""
+        """Called when the peer's address has too many connections."""
         ...
 
     def abort(self) -> None:
-        """The connection has drained for long enough, or too many connections drain."""
+        """Called when the connection has drained for `_LINGER_SECONDS`, or when too many connections drain."""
         ...
 
 
 @dataclass(eq=False)
 class PendingHandshake:
-    """A connection that is not secure yet. It counts as one that waits for its head, and is closed in every case."""
+    """A connection during its TLS handshake. It counts as a connection that waits for its head, and every call closes
+    it."""
 
     peer: str
     abort: Callable[[], None]
@@ -127,7 +129,8 @@ class PendingHandshake:
 
 
 class WaitingConnections:
-    """Connections that wait for the same thing, the longest first. One that has waited too long is removed and told."""
+    """Connections that wait for the same event, the longest wait first. After `seconds` a connection is removed and
+    passed to the callback."""
 
     def __init__(self, seconds: float, tell: Callable[[Connection], None]) -> None:
         self._seconds = seconds
@@ -146,14 +149,14 @@ class WaitingConnections:
         return connection in self._since
 
     def add(self, connection: Connection) -> None:
-        """Let a connection wait from now on, behind all others."""
+        """Start the wait of a connection now, behind all others."""
         self._since.pop(connection, None)
         self._since[connection] = self._loop.time()
         if self._timer is None:
             self._timer = self._loop.call_later(self._seconds, self._look)
 
     def discard(self, connection: Connection) -> None:
-        """Remove a connection, if it waits."""
+        """Remove a connection if it is waiting."""
         self._since.pop(connection, None)
 
     def longest(self) -> Connection | None:
@@ -173,21 +176,21 @@ class WaitingConnections:
 
 @dataclass
 class _LogPause:
-    """The pause after a log line: its end, and how many events came in it."""
+    """The pause after a log line: its end, and the number of events during the pause."""
 
     until: float
     more: int = 0
 
 
 class RateLimitedLog:
-    """Logs the first event of a kind at once, and later ones at most once a `_LOG_SECONDS`, with their number."""
+    """Logs the first event of a kind at once, and later events as a count, at most once per `_LOG_SECONDS`."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._pauses: dict[str, _LogPause] = {}
 
     def warn(self, kind: str, peer: str) -> None:
-        """Log an event of this kind. There must be few kinds, and none may come from a peer."""
+        """Log an event of this kind. `kind` must come from a small fixed set, never from a peer."""
         now, pause = self._clock(), self._pauses.get(kind)
         if pause is not None and now < pause.until:
             pause.more += 1
@@ -199,31 +202,31 @@ class RateLimitedLog:
 
 @dataclass(eq=False)
 class Connections:
-    """All connections of one listening socket. Create the object on the socket's event loop."""
+    """All connections of a listening socket. Create the object on the socket's event loop."""
 
     limits: ConnectionSettings
     requests: RequestSettings
     _kept: int = 0
     _of_site: dict[str, int] = field(default_factory=dict)
     _read: dict[Connection, int] = field(default_factory=dict)
-    """The bytes received of each body that is being read, the one that began first before the others."""
+    """The bytes received of each body that is being read, in the order in which the bodies began."""
     _read_bytes: int = 0
 
     def __post_init__(self) -> None:
         limits, requests = self.limits, self.requests
         self._proxies = [network_of(network) for network in limits.proxies]
         self.heads = WaitingConnections(requests.head_seconds, lambda one: one.head_is_late())
-        """Connections whose head is awaited: new ones, and kept ones that have sent a part of it."""
+        """Connections whose head is awaited: new ones, and kept ones that have sent a part of a head."""
         self.bodies = WaitingConnections(requests.body_seconds, lambda one: one.look_at_body())
         """Connections whose body is being read and did not come with its head."""
         self.idle = WaitingConnections(limits.idle_seconds, lambda one: one.rest_is_over())
         """Idle connections."""
         self.draining = WaitingConnections(_LINGER_SECONDS, lambda one: one.abort())
-        """Refused connections, which drain."""
+        """Refused connections, whose remaining input is discarded."""
         self.seldom = RateLimitedLog(asyncio.get_running_loop().time)
 
     def arrived(self, connection: Connection) -> None:
-        """A connection was opened, and has sent nothing yet."""
+        """Add a connection that was opened and has sent nothing yet."""
         site = self._site(connection.peer)
         if site is not None:
             connection.site, count = site, self._of_site.get(site, 0) + 1
@@ -234,7 +237,7 @@ class Connections:
         self.await_head(connection)
 
     def await_head(self, connection: Connection) -> None:
-        """Wait for a connection's head. If too many connections wait, the one that has waited longest is closed."""
+        """Wait for a connection's head. If too many connections wait, close the one that has waited longest."""
         if connection in self.heads:
             return
         self.heads.add(connection)
@@ -244,7 +247,7 @@ class Connections:
             first.head_is_late()
 
     def enters(self, connection: Connection) -> bool:
-        """A connection's head is complete. Returns whether there is a slot for the request."""
+        """Give a connection with a complete head a slot for its request. Returns whether there is a slot."""
         self.heads.discard(connection)
         if connection.kept:
             self.idle.discard(connection)
@@ -256,14 +259,14 @@ class Connections:
         return True
 
     def read(self, connection: Connection, size: int) -> None:
-        """A connection has received `size` more bytes of its body."""
+        """Count `size` more bytes of a connection's body."""
         self._read[connection] = self._read.get(connection, 0) + size
         self._read_bytes += size
         if self._read_bytes > self.requests.bodies_limit_bytes:
             self._lighten()
 
     def has_read(self, connection: Connection) -> None:
-        """A connection's body is complete, or no longer needed."""
+        """Stop counting a connection's body: it is complete, or no longer needed."""
         self._read_bytes -= self._read.pop(connection, 0)
 
     def _lighten(self) -> None:
@@ -275,7 +278,7 @@ class Connections:
             connection.read_no_more()
 
     def refused(self, connection: Connection) -> None:
-        """A connection was refused. It gives up its slot, and drains for a while."""
+        """Take the slot of a refused connection, and let it drain for `_LINGER_SECONDS`."""
         self._forget(connection)
         self.draining.add(connection)
         if len(self.draining) > self.limits.new and (first := self.draining.longest()) is not None:
@@ -283,7 +286,7 @@ class Connections:
             first.abort()
 
     def left(self, connection: Connection) -> None:
-        """A connection was closed."""
+        """Forget a connection that was closed."""
         self._forget(connection)
         self.draining.discard(connection)
         site, connection.site = connection.site, None
@@ -320,7 +323,7 @@ class Connections:
             self._kept -= 1
 
     def _site(self, peer: str) -> str | None:
-        """The site of a peer, whose connections are counted together; None if they are not counted."""
+        """The site under which a peer's connections are counted; None if they are not counted."""
         try:
             address = ipaddress.ip_address(peer.partition("%")[0])
         except ValueError:

@@ -1,6 +1,6 @@
-"""Fetches a JSON document of a stranger, within bounds: its size, its time, and the addresses that it may come from.
+"""Fetches a JSON document from an unknown server, with bounds on size, time and the addresses of the server.
 
-No redirect is followed, and nothing is unpacked: a small packed answer can be a large one.
+It follows no redirect and decompresses nothing: a small compressed answer can expand to a huge one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bridge.text.jsonvalues import holds_more_values
 
 _HEADERS: Final[Mapping[str, str]] = {"Accept": "application/json", "Accept-Encoding": "identity"}
 _VALUES: Final = 100_000
-"""Values and keys in one document, counted before any is made."""
+"""The most values and keys in a document, counted before the JSON is parsed."""
 
 
 class DocumentError(PeerError):
@@ -30,7 +30,7 @@ class DocumentError(PeerError):
 
 
 class MissingDocumentError(DocumentError):
-    """The server answers, and has no such document."""
+    """The server answers that it has no such document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ async def fetched_json(
     """The JSON value in the answer to a request.
 
     Raises:
-        MissingDocumentError: the answer is 404 or another refusal of the client.
-        DocumentError: no answer in time, another status than 200, too large, or no JSON.
+        MissingDocumentError: the answer has a status of 4xx.
+        DocumentError: no answer comes in time, its status is not 200, it is too large, or it is not JSON.
     """
     request.headers.update(_HEADERS)
     request.extensions = {**request.extensions, **guarded_by(guard)}

@@ -1,10 +1,10 @@
-"""The addresses of this machine and its network, and guards that keep connections from them.
+"""The addresses of this machine and its network, and guards that refuse connections to them.
 
 A name does not show its address, and may resolve to another address each time. So a guard judges addresses, and the
-connection is made to an address that was judged (`client.py`). A proxy resolves names itself. Behind a proxy, only
+client connects to an address that the guard judged (`client.py`). A proxy resolves names itself, so behind a proxy only
 names and literal addresses can be judged.
 
-The ranges are listed here, because those that `ipaddress` takes for public differ between patch releases of Python.
+The ranges are listed here because `ipaddress` takes different ranges for public in different patch releases of Python.
 
 Spec: the IANA registries of special-purpose addresses; RFC 4291, 6052, 3056 (addresses within addresses), 8215.
 """
@@ -33,25 +33,25 @@ _NOT_PUBLIC: Final = tuple(
             "100.64.0.0/10",  # shared by customers of a carrier
             "127.0.0.0/8",  # loopback
             "168.63.129.16/32",  # the host of a machine at Azure
-            "169.254.0.0/16",  # link-local, and what clouds tell their machines
+            "169.254.0.0/16",  # link-local, and the metadata services of clouds
             "172.16.0.0/12",  # private
-            "192.0.0.0/24",  # for protocols
+            "192.0.0.0/24",  # protocol assignments
             "192.0.2.0/24",  # documentation
-            "192.88.99.0/24",  # relays of 6to4
+            "192.88.99.0/24",  # 6to4 relays
             "192.168.0.0/16",  # private
             "198.18.0.0/15",  # benchmarks
             "198.51.100.0/24",  # documentation
             "203.0.113.0/24",  # documentation
             "224.0.0.0/4",  # multicast
             "240.0.0.0/4",  # reserved, and broadcast
-            "2001::/23",  # for protocols, Teredo among them
+            "2001::/23",  # protocol assignments, Teredo among them
             "2001:db8::/32",  # documentation
             "3fff::/20",  # documentation
         ),
     )
 )
 _GLOBAL: Final = ipaddress.IPv6Network("2000::/3")
-"""The allocated global range of IPv6. Loopback, link-local, unique local, site-local and multicast lie outside."""
+"""The allocated global range of IPv6. Loopback, link-local, unique local, site-local and multicast lie outside it."""
 
 _HOLD_IPV4: Final = tuple(
     (ipaddress.IPv6Network(prefix), first)
@@ -63,10 +63,11 @@ _HOLD_IPV4: Final = tuple(
         ("2002::/16", 2),
     )
 )
-"""Prefixes of IPv6 addresses that a gateway or the kernel maps to IPv4, and the first byte of the IPv4 address."""
+"""Prefixes of IPv6 addresses that a gateway or the kernel maps to IPv4, and the index of the IPv4 address's first
+byte."""
 
 _PRIVATE_ENDINGS: Final = (".localhost", ".local", ".internal", ".home.arpa", ".lan")
-"""Endings of names that no public server has: RFC 6761, 6762, 8375, and the one that ICANN reserved."""
+"""Endings of names that no public server has: RFC 6761, 6762 and 8375, and `.internal`, which ICANN reserved."""
 
 AddressJudge = Callable[[Sequence[str]], None]
 """Takes the addresses of a name. Raises PrivateAddressError if a connection to one of them is not allowed."""
@@ -76,11 +77,11 @@ ResolveName = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
 class PrivateAddressError(PeerError):
-    """A connection would have led to this machine or its network. Nothing was sent."""
+    """A connection would have gone to this machine or its network. Nothing was sent."""
 
 
 def is_private_host(host: str) -> bool:
-    """Whether a host's name or address is one of this machine or its network."""
+    """Whether a host's name or address belongs to this machine or its network."""
     host = host.strip("[]").rstrip(".").lower()
     address = _address_in(host)
     if address is None:
@@ -115,7 +116,7 @@ async def addresses_of(host: str, port: int) -> Sequence[str]:
 
 
 def refusing_private(words: str) -> AddressJudge:
-    """A judge that refuses private addresses with these words, for names that the user did not give."""
+    """A judge that refuses private addresses with the message `words`, for names that the user did not give."""
 
     def judge(addresses: Sequence[str]) -> None:
         if any(map(is_private_host, addresses)):
@@ -125,19 +126,19 @@ def refusing_private(words: str) -> AddressJudge:
 
 
 def allowing_private(*, on_command_line: bool) -> str:
-    """The hint that says how to allow a private address for a peer, on the command line or in a file."""
+    """A hint how to allow a private address for a peer, on the command line or in a file."""
     return "add --allow-private" if on_command_line else "set `allow_private = true` for it"
 
 
 class RebindingJudge:
-    """Judges a name that the user gave. Its address may be private, unless an earlier one was public."""
+    """Judges the addresses of a name that the user gave. They may be private, unless an earlier address was public."""
 
     def __init__(self) -> None:
         self._public: str | None = None
         self._is_known = False
 
     def judge(self, name: str, allowed_by: str) -> AddressJudge:
-        """The judge for addresses of the name. `allowed_by` says how to allow a private address."""
+        """The judge for addresses of the name. `allowed_by` tells the user how to allow a private address."""
 
         def judge(addresses: Sequence[str]) -> None:
             private = next((address for address in addresses if is_private_host(address)), None)
@@ -154,15 +155,16 @@ class RebindingJudge:
 
 @dataclass(frozen=True, eq=False)
 class AddressGuard:
-    """Keeps connections from addresses that are not allowed."""
+    """Refuses connections to addresses that are not allowed."""
 
     judge: AddressJudge
     resolve: ResolveName = addresses_of
     uses_proxy: bool = True
-    """Whether the proxy of the environment may stand between. Without a proxy the resolved addresses are judged too."""
+    """Whether connections may use the proxy of the environment. Without a proxy the resolved addresses are judged
+    too."""
 
     async def addresses(self, host: str, port: int) -> Sequence[str]:
-        """Resolve and judge a name. A connection may be made only to these addresses.
+        """Resolve and judge a name. The client may connect only to the addresses returned.
 
         Raises:
             PrivateAddressError: one of the addresses is not allowed.

@@ -1,7 +1,7 @@
-"""Finds out what a URL leads to: completes a missing scheme, and probes a URL where the wanted peer was not found.
+"""Completes a URL without a scheme, and finds out what is at a URL where a command did not find the wanted peer.
 
 If a command finds no agent or no tool server at a URL, this module says what is there, and which command to use. It
-sends no credentials, and only probes after a failure.
+probes only after a failure, and sends no credentials.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from bridge.http.private_addresses import AddressGuard, PrivateAddressError
 from bridge.text.safe_text import shell_word
 
 _LOOK_SECONDS: Final = 5.0
-"""The longest time for a probe. A peer that answers more slowly stays unknown."""
+"""The longest time for a probe. A slower peer stays unknown."""
 
 _BODY_BYTES: Final = 1024 * 1024
-"""The most bytes that are read of an answer. The card of an agent with many skills is long."""
+"""The most bytes of an answer that are read. The card of an agent with many skills is long."""
 
 _HOST: Final = re.compile(
     r"(?:(?P<near>localhost|[\d.]+|\[[\da-f:]+\])|[\w-]+(?:\.[\w-]+)+|[\w.-]+(?=:))(?P<port>:\d+)?(?:[/?].*)?",
     re.IGNORECASE,
 )
-"""A text that may be a host: this machine, an address, or a name with dots or with a port."""
+"""A text that may be a host: `localhost`, an address, or a name with dots or with a port."""
 
 _INITIALIZE: Final = {
     "jsonrpc": "2.0",
@@ -50,7 +50,7 @@ _INITIALIZE: Final = {
 _ABSENT: Final = frozenset({httpx2.codes.NOT_FOUND, httpx2.codes.GONE})
 _SESSION: Final = "mcp-session-id"
 _UNSUPPORTED_VERSION: Final = -32022
-"""The error code with which servers of only 2026-07-28 refuse the older handshake."""
+"""The error code with which servers that speak only 2026-07-28 refuse the older handshake."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class WantedKind(StrEnum):
 
 
 class FoundKind(StrEnum):
-    """The kind of thing that is at the URL instead."""
+    """What is at the URL instead."""
 
     TLS = "tls"
     AGENT = "agent"
@@ -77,7 +77,7 @@ class FoundKind(StrEnum):
     """A bridge of several agents."""
     SERVER = "server"
     SERVER_BELOW = "server below"
-    """A tool server at the usual path, `/mcp` below the URL."""
+    """A tool server at the usual path `/mcp` below the URL."""
     PAGE = "page"
 
 
@@ -111,7 +111,7 @@ def url_with_scheme(text: str) -> str | None:
     """The URL for a host that was written without a scheme; None if the text is not a host."""
     try:
         urlsplit(text)
-    except ValueError:  # an IPv6 address that is none
+    except ValueError:  # a malformed IPv6 address
         return None
     meant = _HOST.fullmatch(text)
     if meant is None:
@@ -127,7 +127,7 @@ async def explained(
     guard: AddressGuard | None = None,
     within_seconds: float = _LOOK_SECONDS,
 ) -> PeerError:
-    """The fault at a URL, with a hint that says what is there instead, if a probe finds out in time.
+    """The fault at a URL, with a hint about what is there instead, if a probe finds out in time.
 
     `guard` judges the connections.
     """
@@ -153,7 +153,7 @@ async def explained(
 
 
 class FaultExplainer:
-    """Explains the faults of one URL. A fault that repeats the last one gets the same explanation without a probe."""
+    """Explains the faults of a URL. A fault equal to the last one gets the same explanation without a probe."""
 
     def __init__(self, explain: Callable[[PeerError], Awaitable[PeerError]]) -> None:
         """`explain` adds a hint to a fault, as `explained` does."""
@@ -176,7 +176,7 @@ async def kind_at(
     guard: AddressGuard | None = None,
     within_seconds: float = _LOOK_SECONDS,
 ) -> FoundKind | None:
-    """The kind of thing at a URL where the wanted peer is not; None if a probe does not find out in time.
+    """What is at a URL where the wanted peer was not found; None if a probe does not find out in time.
 
     Raises:
         PrivateAddressError: `guard` refuses an address of the URL.
@@ -212,7 +212,7 @@ async def _speaks_tls(looker: _Looker, url: str) -> bool:
         try:
             await stream.start_tls(any_certificate, parsed.hostname)
         finally:
-            with anyio.CancelScope(shield=True):  # the probe may have no time left
+            with anyio.CancelScope(shield=True):  # the probe's time may be over
                 await stream.aclose()
         return True
     return False
@@ -225,7 +225,7 @@ async def _is_agent(looker: _Looker, url: str) -> bool:
 
 
 async def _lists_agents(looker: _Looker, url: str) -> bool:
-    """Whether the peer is a bridge of several agents, which refuses to serve a card at its root."""
+    """Whether the peer is a bridge of several agents, which serves no card at its root."""
     parsed = urlsplit(url)
     answer = await _asked(
         looker, "GET", f"{parsed.scheme}://{parsed.netloc.rpartition('@')[2]}/.well-known/agent-card.json"
@@ -235,7 +235,7 @@ async def _lists_agents(looker: _Looker, url: str) -> bool:
 
 
 async def _is_server(looker: _Looker, url: str) -> bool:
-    """Whether the peer understands a handshake of MCP. A session that it begins is ended again."""
+    """Whether the peer answers the handshake of MCP. A session that the handshake opens is closed again."""
     answer = await _asked(looker, "POST", url, _INITIALIZE)
     if answer is None:
         return False
@@ -250,7 +250,7 @@ async def _is_server(looker: _Looker, url: str) -> bool:
 
 
 async def _is_page(looker: _Looker, url: str, wanted: WantedKind) -> bool:
-    """Whether the URL is a web page. If an agent is wanted, a broken card at the well-known path excludes a page."""
+    """Whether the URL is a web page. If an agent is wanted, a URL with a broken card counts as no page."""
     if wanted is WantedKind.AGENT:
         card = await _asked(looker, "GET", _card_url(url))
         if card is None or not (card.status_code in _ABSENT or _is_html(card)):
@@ -275,7 +275,8 @@ async def _asked(
     body: object = None,
     headers: Mapping[str, str] | None = None,
 ) -> httpx2.Response | None:
-    """An answer with the beginning of its body; None if none came. A stream is read up to its first event."""
+    """The answer to a request, with at most `_BODY_BYTES` of its body; None if no answer came. A stream is read up to
+    its first event."""
     accepted = (
         "application/json, text/event-stream" if body is not None else "application/json, text/html, */*"
     )
@@ -298,7 +299,7 @@ async def _asked(
             await answer.aclose()
     except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL):
         return None
-    # The headers are kept as bytes: a value beyond ASCII, once read as text, could not be made a header again.
+    # The headers stay bytes: a value beyond ASCII that was decoded to text cannot become a header again.
     headers_kept = [
         (name, value) for name, value in answer.headers.raw if name.lower() != b"content-encoding"
     ]

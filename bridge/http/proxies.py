@@ -1,6 +1,6 @@
 """The proxy of the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`) for a URL.
 
-A server on this machine is never reached through a proxy, which would look for it on its own machine.
+A server on this machine is never reached through a proxy: the proxy would look for it on the proxy's machine.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ _KINDS = ("http", "https")
 
 
 def proxy_of(scheme: str, host: str, port: int | None = None) -> str | None:
-    """The URL of the proxy for an origin; None if it is reached without one.
+    """The URL of the proxy for an origin; None if the origin is reached without a proxy.
 
     Raises:
-        httpcore2.ProxyError: the proxy is of a kind that is not known here.
+        httpcore2.ProxyError: the proxy's URL has another scheme than http or https.
     """
     if is_loopback(host):
         return None

@@ -1,7 +1,8 @@
-"""The checks of every HTTP face before any protocol: the origin of a request, and its size.
+"""The checks that every HTTP endpoint makes before any protocol: the origin of a request, and its size.
 
-A web page must not reach a bridge on loopback. So the Host header must name this bridge, which a page that rebinds its
-DNS name cannot do. An Origin header must be the bridge's own. Forwarded headers count only from a proxy on loopback.
+A web page must not reach a bridge on loopback. So the Host header must name this bridge: a page that rebinds its DNS
+name sends another Host. An Origin header must be the bridge's own. Forwarded headers count only from a proxy on
+loopback.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ AsgiScope = MutableMapping[str, Any]
 AsgiReceive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 OUTER_PATH: Final = "mcp_a2a.outer_path"
-"""The key in a scope for the path under which the whole bridge is mounted in another application."""
+"""The key in a scope for the path at which another application mounts the whole bridge."""
 
 ASKED_PATH: Final = "mcp_a2a.asked_path"
-"""The key in a scope for the path that was asked, below `OUTER_PATH`, where another name of it is served."""
+"""The key in a scope for the requested path below `OUTER_PATH`, where the request is served under another path."""
 
 IDENTITIES: Final = "mcp_a2a.identities"
-"""The key in a scope for the identities in the certificate that the connection's peer has shown."""
+"""The key in a scope for the identities in the client certificate of the connection."""
 
 SHOWN_HEADER: Final = ":shown"
-"""The header in which the verifiers find the identities of a connection, as a JSON list. A parser of HTTP refuses a
-name with a colon, so no client can send it."""
+"""The header in which the verifiers find the identities of a connection, as a JSON list. HTTP parsers refuse a header
+name with a colon, so no client can send this header."""
 
 API_KEY_HEADER: Final = "X-API-Key"
-"""The header that carries an API key, by its most common name."""
+"""The header that carries an API key, under its most common name."""
 
 _ONLY_ONCE: Final = ("host", "origin", "authorization", API_KEY_HEADER.lower())
-"""The headers that decide about admission. A request may have each of them once."""
+"""The headers that decide about admission. A request may send each of them only once."""
 
 _HOST: Final = re.compile(r"(?:\[(?P<address>[0-9a-f:.%a-z]+)\]|(?P<name>[^\s:@/?#\[\]]+))(?::\d*)?")
 _PATH: Final = re.compile(r"(/[^/\s?#\\][^\s?#\\]*)?")
@@ -43,7 +44,7 @@ IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class RefusedError(Exception):
-    """A refused request. `str()` gives the message for the peer."""
+    """The bridge refuses a request. `str()` gives the message for the peer."""
 
     def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -54,20 +55,20 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FaceAddress:
-    """The addresses of a face: those under which it may be called, and the one that it publishes."""
+    """The addresses of an endpoint: the hosts under which it may be called, and the address that it publishes."""
 
     public_url: str | None = None
-    """The published address, without a trailing slash. None takes it from each request."""
+    """The published address, without a trailing slash. None takes the address from each request."""
     hosts: frozenset[str] = frozenset()
     """The allowed host names, besides `localhost` and any IP address."""
     hosts_by: str = "--allow-host {}"
-    """How the operator adds a host name, with braces in place of the name."""
+    """How the operator allows a host name, with `{}` in place of the name."""
 
     def require_own(self, headers: Mapping[str, str]) -> None:
-        """Refuse a request that a foreign web page could have sent.
+        """Refuse a request that a web page of another origin could have sent.
 
         Raises:
-            RefusedError: 421, the Host is not this bridge; 403, the Origin is a foreign one; 400, see `require_once`.
+            RefusedError: 421, the Host is not this bridge; 403, the Origin is another one; 400, see `require_once`.
         """
         require_once(headers)
         host = headers.get("host", "")
@@ -109,29 +110,29 @@ class FaceAddress:
 
 
 _SITE_BITS: Final = 64
-"""The bits of an IPv6 address that name a site: a peer with one address of a site has all of them."""
+"""The bits of an IPv6 address that name a site: a peer with one address of a site usually owns all of them."""
 
 _IPV4_STARTS_AT: Final = 96
-"""The bits of an IPv6 address before those of an address of IPv4 that is written in it."""
+"""The bits of an IPv6 address before the IPv4 address that is mapped into it."""
 
 _HOPS_MOST: Final = 20
-"""Proxies in a row that `X-Forwarded-For` is read through."""
+"""The most entries of `X-Forwarded-For` that are read, from the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrustedProxies:
-    """Proxies that say in a header who calls."""
+    """Proxies that name the caller in a header."""
 
     header: str = ""
-    """The header, in lower case; "" if they say nothing."""
+    """The header, in lower case; "" if the proxies name no caller."""
     networks: tuple[IpNetwork, ...] = ()
 
     def identity_in(self, scope: AsgiScope) -> str | None:
-        """What a trusted proxy says, in UTF-8 as the configuration; None if it says nothing or in something else, or if
-        the request does not come from one.
+        """The caller that a trusted proxy names; None if it names none, if the value is not UTF-8, or if the request
+        does not come from a trusted proxy.
 
         Raises:
-            RefusedError: 400, it says it twice, and one of them may be the caller's own.
+            RefusedError: 400, the header comes twice, and the caller may have sent one of them.
         """
         if not self.header or not self._are_at(_client_of(scope)):
             return None
@@ -145,9 +146,9 @@ class TrustedProxies:
             return None
 
     def address_of(self, scope: AsgiScope) -> str:
-        """Where a request comes from: the address of the connection, or if that is a trusted proxy's, the last one in
-        `X-Forwarded-For` that is no trusted proxy's. Each proxy adds the address that it was called from at the end;
-        what stands before may be the caller's own."""
+        """The address that a request comes from: that of the connection, or, if a trusted proxy has it, the last
+        address in `X-Forwarded-For` that no trusted proxy has. Each proxy appends the address that called it; the
+        caller may have written the entries before."""
         address = _client_of(scope)
         said = [value.decode("latin-1") for key, value in scope["headers"] if key == b"x-forwarded-for"]
         hops = ",".join(said).split(",") if said else []
@@ -170,7 +171,7 @@ class TrustedProxies:
 
 
 def _address_in(hop: str) -> str | None:
-    """The address of a hop, which may stand with its port; None if it is none."""
+    """The address in an entry of `X-Forwarded-For`, without its port; None if the entry has no address."""
     text = hop.strip()
     if text.startswith("["):
         text = text[1:].partition("]")[0]
@@ -183,11 +184,11 @@ def _address_in(hop: str) -> str | None:
 
 
 def network_of(text: str) -> IpNetwork:
-    """A network, or an address as one. Addresses of IPv4 that are written in IPv6 (RFC 4291 section 2.5.5.2) are those
-    of IPv4, as those of connections are.
+    """The network in a text. A single address is a network too. A network of IPv4-mapped IPv6 addresses (RFC 4291
+    section 2.5.5.2) becomes one of IPv4, because connections are compared as IPv4 too.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is neither a network nor an address.
     """
     found = ipaddress.ip_network(text, strict=False)
     inner = getattr(found.network_address, "ipv4_mapped", None)
@@ -196,16 +197,16 @@ def network_of(text: str) -> IpNetwork:
 
 
 NO_PROXIES: Final = TrustedProxies()
-"""Nobody says who calls."""
+"""No proxy is trusted."""
 
 
 def require_once(headers: Mapping[str, str]) -> None:
-    """Refuse a request with two headers of a kind that decides about admission.
+    """Refuse a request that sends a header twice if the header decides about admission.
 
     Raises:
-        RefusedError: 400, one is sent twice, and a proxy might have judged the other one.
+        RefusedError: 400, a header comes twice, and a proxy might have judged the other one.
     """
-    names = headers.keys()  # Starlette gives a name for each line, in lower case as ASGI has it
+    names = headers.keys()  # Starlette gives a name for each line, in lower case as in ASGI
     if len({*names}) < len(names) and (twice := [name for name in _ONLY_ONCE if [*names].count(name) > 1]):
         raise RefusedError(400, f"The header {twice[0]} is sent more than once")
 
@@ -214,11 +215,11 @@ async def request_body(receive: AsgiReceive, headers: Mapping[str, str], limit_b
     """The whole body of a request.
 
     Raises:
-        RefusedError: 413, the body is larger than the limit and is not read further; 400, the client disconnected.
+        RefusedError: 413, the body is larger than the limit, and the rest is not read; 400, the client disconnected.
     """
     too_large = RefusedError(413, f"The request is larger than {limit_bytes} bytes")
     declared = headers.get("content-length", "").lstrip("0")
-    # Python reads no number of more than 4300 digits.
+    # `int()` refuses a text of more than 4300 digits.
     if declared.isdecimal() and (len(declared) > len(str(limit_bytes)) or int(declared) > limit_bytes):
         raise too_large
     chunks: list[bytes] = []
@@ -269,7 +270,7 @@ def is_ip_address(name: str) -> bool:
 
 
 def site_of(address: str) -> str:
-    """Who is at an address, as far as addresses tell: the address, or the /64 that one of IPv6 is in."""
+    """The site of an address: an IPv4 address itself, or the /64 network of an IPv6 address."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:  # a socket without an address
@@ -281,7 +282,7 @@ def site_of(address: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is `localhost` or a loopback address. A listener of both families has one of IPv4 in IPv6."""
+    """Whether a host is `localhost` or a loopback address, possibly an IPv4-mapped one from a dual-stack listener."""
     if host == "localhost" or not is_ip_address(host):
         return host == "localhost"
     address = ipaddress.ip_address(host)
@@ -298,14 +299,15 @@ _HTTP_OF_BROWSERS: Final = frozenset({"1.1", "2", "3"})
 
 
 def is_asked_here(scope: AsgiScope, headers: Mapping[str, str]) -> bool:
-    """Whether a request to a server on loopback comes from this machine, by its Host: nothing shows a proxy between."""
+    """Whether a request to a server on loopback comes from this machine: its Host is a loopback address, and no header
+    shows a proxy."""
     is_old = scope.get("http_version", "1.1") not in _HTTP_OF_BROWSERS
     is_by_proxy = is_old or any(map(_PROXIED.fullmatch, headers))
     return is_loopback(host_name(headers.get("host", ""))) and not is_by_proxy
 
 
 def is_from_here(scope: AsgiScope) -> bool:
-    """Whether a request comes over a connection of this machine."""
+    """Whether a request's connection comes from this machine."""
     client = _client_of(scope)
     return not client or is_loopback(client)
 
@@ -316,7 +318,7 @@ def _client_of(scope: AsgiScope) -> str:
 
 
 def _forwarded_path(prefix: str) -> str:
-    """A forwarded prefix, to stand between host and path; "" if it is not a path, since it could change the host."""
+    """A forwarded prefix, to put between host and path; "" if it is not a path, because it could change the host."""
     prefix = prefix.rstrip("/")
     return prefix if _PATH.fullmatch(prefix) else ""
 

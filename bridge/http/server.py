@@ -1,12 +1,12 @@
 """The HTTP server: uvicorn, with bounds on the resources that an unauthenticated peer may hold.
 
-uvicorn's parser takes heads of any size, and waits for the rest of a head or a body for ever. This server bounds a head
-in bytes, headers and time, bounds its target, and requires a body to come at a minimum rate. A request above a bound is
-refused at once, before a task or an application knows of it. `connections.py` bounds the connections.
+uvicorn's parser accepts heads of any size, and waits forever for the rest of a head or a body. This server bounds the
+bytes, headers and time of a head, bounds the target, and requires a body to come at a minimum rate. It refuses a
+request above a bound at once, before a task or an application sees it. `connections.py` bounds the connections.
 
-A request that is being answered is never cut off: a fault in a later request closes the connection after the answer.
+A running answer is never cut off: a fault in a later request closes the connection after the answer.
 
-This module accepts the connections itself, since asyncio logs a traceback for each one without a free descriptor.
+This module accepts the connections itself, because asyncio logs a traceback each time that no descriptor is free.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ from bridge.settings import RequestSettings
 logger = logging.getLogger(__name__)
 
 _GOODBYE_SECONDS: Final = 3
-"""The time for answers that are still being written once all tasks have ended."""
+"""The time for answers that are still being written after all tasks have ended."""
 
 _BACKLOG: Final = 2048
-"""Connections that the system queues until they are accepted."""
+"""The connections that the system queues until the server accepts them."""
 
 _AT_ONCE: Final = 16
-"""Connections that are accepted in one turn of the event loop: fewer than the descriptors that `connections.py`
-reserves. Processes that share a listener accept one, so that each gets its part of them."""
+"""The connections that are accepted in one turn of the event loop: fewer than the descriptors that `connections.py`
+reserves. Processes that share a listener accept one at a time, so that each process gets its share."""
 
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 _PAUSE_SECONDS: Final = 0.1
-"""The pause after an attempt to accept without a free descriptor."""
+"""The pause after `accept` failed because no descriptor was free."""
 
 _UNREAD_BYTES: Final = 1024 * 1024
-"""The most bytes of a body that are read after its answer, so that the connection can be reused."""
+"""The most bytes of a body that are read after the answer, so that the connection can be reused."""
 
 
 class RequestRefusal(Enum):
-    """Why the server refuses a request: the HTTP status, and words for the peer and the log."""
+    """Why the server refuses a request: the HTTP status, and the message for the peer and the log."""
 
     MALFORMED = HTTPStatus.BAD_REQUEST, "what came is not an HTTP request"
     TARGET = HTTPStatus.REQUEST_URI_TOO_LONG, "the target of the request is too long"
@@ -79,8 +79,8 @@ class RequestRefusal(Enum):
             % (status, status.phrase.encode(), len(body), again, body)
         )
 
-    async def app(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ARG002 - as ASGI has it
-        """The response as an ASGI application."""
+    async def app(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ARG002 - the signature of ASGI
+        """An ASGI application that sends the response."""
         head, _, body = self.answer.partition(b"\r\n\r\n")
         headers = [tuple(line.split(b": ", 1)) for line in head.split(b"\r\n")[1:]]
         await send({"type": "http.response.start", "status": self.value[0], "headers": headers})
@@ -88,13 +88,13 @@ class RequestRefusal(Enum):
 
     @property
     def line(self) -> str:
-        """The text for the log."""
+        """The log line."""
         status, words = self.value
         return f"refused with {status:d}: {words}"
 
 
 class _RequestRefusedError(Exception):
-    """Raised in a callback of the parser, which then stops parsing."""
+    """Raised in a callback of the parser to stop parsing."""
 
     def __init__(self, refusal: RequestRefusal) -> None:
         super().__init__(refusal.line)
@@ -104,8 +104,8 @@ class _RequestRefusedError(Exception):
 class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's HTTP/1.1 on one connection, with bounds.
 
-    A small request that comes in one piece costs one comparison for each bound. All other code is for requests that
-    come in several pieces.
+    A small request that comes in one piece costs one comparison per bound. All other code is for requests that come in
+    several pieces.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.kept = False
         self.site: str | None = None
         self.handshake: PendingHandshake | None = None
-        """What stood for this connection until it was secure."""
+        """The entry of this connection during its TLS handshake."""
         self._identities: tuple[str, ...] = ()
         self.url = b""
         self.headers = []
@@ -128,17 +128,17 @@ class BoundedProtocol(HttpToolsProtocol):
         self._connections = connections
         self._awaits_head = True
         self._ended_one = False
-        """Whether a request ended in the current piece."""
+        """Whether a request ended in the piece that is being parsed."""
         self._head_bytes = 0
         self._body_bytes = 0
         """The bytes of the body in the current period of `body_seconds`."""
         self._framing_bytes = 0
-        """The bytes that came in place of a body: chunk extensions and trailers."""
+        """The bytes of chunk extensions and trailers since the last byte of the body."""
         self._unread_bytes = 0
         self._unsent_bytes = 0
         """The unsent bytes of the answer at the last call of `rest_is_over`."""
         self._reads_body = False
-        """Whether a body is being read that did not come with its head."""
+        """Whether the connection is reading a body that did not come with its head."""
         self._is_refused = False
 
     # Calls of `Connections`
@@ -154,11 +154,12 @@ class BoundedProtocol(HttpToolsProtocol):
         return not self.transport.get_write_buffer_size()
 
     def head_is_late(self) -> None:
-        """Close the connection, with a refusal if a part of the head has come. Connecting early is no fault."""
+        """Close the connection, with a refusal if a part of the head has come. A client may connect early without
+        being refused."""
         self._refuse(RequestRefusal.SLOW_HEAD, silently=not self._head_bytes)
 
     def look_at_body(self) -> None:
-        """Refuse the body if too little of it came since the last look, unless the server itself paused reading."""
+        """Refuse the body if too little of it came since the last call, unless the server itself paused reading."""
         wanted = self._wanted_bytes(self._limits.body_seconds)
         if self._body_bytes < wanted and not self.flow.read_paused and not self.pipeline:
             self._refuse(RequestRefusal.SLOW_BODY)
@@ -167,7 +168,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._connections.bodies.add(self)
 
     def rest_is_over(self) -> None:
-        """Close the connection, unless its peer still reads the answer, at the minimum rate of bodies."""
+        """Close the connection, unless its peer still reads the answer at the minimum rate of bodies."""
         unsent, before = self.transport.get_write_buffer_size(), self._unsent_bytes
         self._unsent_bytes = unsent
         if not unsent:
@@ -178,15 +179,15 @@ class BoundedProtocol(HttpToolsProtocol):
             self._connections.idle.add(self)
 
     def give_way(self) -> None:
-        """Refuse the request, because its slot is needed."""
+        """Refuse the request because its slot is needed."""
         self._refuse(RequestRefusal.FULL)
 
     def read_no_more(self) -> None:
-        """Refuse the request, because all bodies together are too large."""
+        """Refuse the request because all bodies together are too large."""
         self._refuse(RequestRefusal.BODIES_FULL)
 
     def refuse_more(self) -> None:
-        """Refuse the connection, because its address has too many."""
+        """Refuse the connection because its address has too many connections."""
         self._refuse(RequestRefusal.SITE_FULL)
 
     def abort(self) -> None:
@@ -216,7 +217,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._feed(data[start : start + most])
 
     def _feed(self, data: bytes) -> None:
-        """Parse a piece. It is not larger than `head_bytes`, so a head exceeds its bound by at most that before it is
+        """Parse a piece of at most `head_limit_bytes`: a head exceeds its bound by at most a piece before it is
         counted."""
         if self._is_refused:
             return
@@ -225,7 +226,7 @@ class BoundedProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            pass  # no upgrade is supported; RFC 9110 section 7.8 lets a server go on in HTTP/1.1
+            pass  # no upgrade is supported; RFC 9110 section 7.8 lets a server continue in HTTP/1.1
         except httptools.HttpParserError as exc:
             raised = exc.__context__
             self._refuse(
@@ -263,7 +264,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         self._awaits_head = False
         self._head_bytes = self._unsent_bytes = 0
-        self.headers = []  # where trailers go, which are no headers of the request (RFC 9110 section 6.5.1)
+        self.headers = []  # collects the trailers, which are no headers of the request (RFC 9110 section 6.5.1)
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
@@ -327,13 +328,13 @@ class BoundedProtocol(HttpToolsProtocol):
             self._await_body()
 
     def _await_body(self) -> None:
-        """Require the minimum rate for a body, once all earlier requests are answered."""
+        """Require the minimum rate for a body after all earlier requests are answered."""
         if not self._reads_body and not self.pipeline and not self._is_refused:
             self._reads_body = True
             self._connections.bodies.add(self)
 
     def _refuse(self, refusal: RequestRefusal, *, silently: bool = False) -> None:
-        """Read nothing more, and close the connection: with a refusal, or after the answer that is being sent."""
+        """Read nothing more, and close the connection: with a refusal, or after the answer that is being written."""
         self._is_refused = True
         cycle: RequestResponseCycle | None = self.cycle
         is_answered = cycle is not None and cycle.response_complete and not self._awaits_head
@@ -352,11 +353,11 @@ class BoundedProtocol(HttpToolsProtocol):
         self._connections.refused(self)
         if (
             not self.transport.can_write_eof()
-        ):  # TLS has no half of a connection: the peer closes it, or the drain
+        ):  # TLS cannot close one direction: the peer closes the connection, or the drain ends it
             return
         try:
             self.transport.write_eof()
-        except OSError:  # the peer is gone, and asyncio does not know yet
+        except OSError:  # the peer has gone, and asyncio has not noticed yet
             self.transport.abort()
 
     def _end_after(self, cycle: RequestResponseCycle, refusal: RequestRefusal) -> None:
@@ -369,7 +370,7 @@ class BoundedProtocol(HttpToolsProtocol):
 class BoundedServer(uvicorn.Server):
     """uvicorn with bounds and without its signal handlers.
 
-    uvicorn's handler would end the streams at the first signal, before the bridge could drain its tasks.
+    uvicorn's handlers would end the streams at the first signal, before the bridge could drain its tasks.
     """
 
     def __init__(
@@ -399,7 +400,7 @@ class BoundedServer(uvicorn.Server):
         self._accepting = anyio.CancelScope()
 
     async def serve_on(self, listener: socket.socket) -> None:
-        """Serve until `should_exit` is set. The listener is closed then, before running requests have ended."""
+        """Serve until `should_exit` is set. The listener closes then, before running requests end."""
         listener.listen(_BACKLOG)
         listener.setblocking(False)
         async with anyio.create_task_group() as tasks:
@@ -453,13 +454,13 @@ class BoundedServer(uvicorn.Server):
         loop, peer = asyncio.get_running_loop(), _address_of(accepted)
         try:
             await loop.connect_accepted_socket(protocol, accepted, **tls)
-        except Exception as exc:  # noqa: BLE001 - a fault of this connection: all others are accepted on
+        except Exception as exc:  # noqa: BLE001 - the fault of a single connection must not stop the others
             _tell(exc, connections, peer)
-            if not tls:  # else asyncio closes it, once nothing of the handshake uses it
+            if not tls:  # with TLS asyncio closes the socket when the handshake has released it
                 accepted.close()
 
     async def _secure(self, accepted: socket.socket, connections: Connections, tls: TlsPoint) -> None:
-        """Do the handshake of a connection. A peer that takes long holds up nobody else."""
+        """Do the TLS handshake of a connection. A slow peer delays no other connection."""
         with anyio.CancelScope() as scope:
             handshake = PendingHandshake(_address_of(accepted), scope.cancel)
             try:
@@ -486,7 +487,7 @@ class BoundedServer(uvicorn.Server):
 
 
 def _tell(exc: Exception, connections: Connections, peer: str) -> None:
-    """Log why a connection was not made. A handshake that fails is an everyday thing, and nothing to warn of."""
+    """Log why a connection was not made. Failed handshakes are common, so they are not warnings."""
     if isinstance(exc, UnreadableCertificateError):
         connections.seldom.warn("refused a client whose certificate cannot be read", peer)
     elif not isinstance(exc, OSError):
@@ -497,12 +498,12 @@ def _tell(exc: Exception, connections: Connections, peer: str) -> None:
 def _address_of(accepted: socket.socket) -> str:
     try:
         return str(accepted.getpeername()[0])
-    except (OSError, IndexError):  # gone already, or without a name
+    except (OSError, IndexError):  # already closed, or a socket without an address
         return ""
 
 
 def _accepted(listener: socket.socket, connections: Connections, most: int) -> Iterator[socket.socket | None]:
-    """Accept waiting connections, at most `most`; None stands for one without a free descriptor."""
+    """Accept at most `most` waiting connections; None means that no descriptor was free."""
     for _ in range(most):
         try:
             accepted, _ = listener.accept()
@@ -515,7 +516,7 @@ def _accepted(listener: socket.socket, connections: Connections, most: int) -> I
                 return
             logger.debug(
                 "a connection broke before it was accepted: %s", exc
-            )  # Linux says so here: accept(2)
+            )  # Linux reports such faults from accept(2)
             continue
         accepted.setblocking(False)
         yield accepted

@@ -1,7 +1,7 @@
 """Server-sent events: framing, and reading from chunks of bytes. Pure.
 
-This module knows the framing and its bound, and not the content of events. Each byte is scanned once, however large the
-event is and however it is cut into chunks.
+This module knows the framing and its bound, but not the content of events. Each byte is scanned once, regardless of the
+size of the event and of the chunks.
 
 Spec: HTML, "server-sent events"; A2A 1.0 sections 9.4.2 and 11.7.
 """
@@ -17,18 +17,18 @@ _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 HEARTBEAT: Final = b": \n\n"
-"""A comment, which every reader ignores. It shows that the stream is alive."""
+"""A comment, which readers ignore. It shows that the stream is alive."""
 
 _ESCAPED: Final = (
     (b"\xc2\x85", b"\\u0085"),
     (b"\xe2\x80\xa8", b"\\u2028"),
     (b"\xe2\x80\xa9", b"\\u2029"),
 )
-"""Characters that JSON does not escape and that some readers take for the end of a line."""
+"""Characters that JSON does not escape and that some readers treat as the end of a line."""
 
 
 def frame(data: bytes) -> bytes:
-    """One event whose data is a JSON text, on one line."""
+    """An event whose data is a JSON text on one line."""
     for raw, escaped in _ESCAPED:
         data = data.replace(raw, escaped)
     return b"data: %b\n\n" % data
@@ -36,21 +36,20 @@ def frame(data: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class SseEvent:
-    """One event. The type of an event that names none is `message`."""
+    """An event. Its type is `message` if it names none."""
 
     type: str
     data: bytes
     tail: bytes | None = None
-    """The last bytes of an event above the limit; `data` then has its first bytes. None for a complete event."""
+    """The last bytes of an event above the limit, whose first bytes are in `data`. None for a complete event."""
 
 
 class SseReader:
     """Reads server-sent events from chunks of bytes. Comments and events without data are ignored."""
 
     def __init__(self, limit_bytes: int, ends_bytes: int | None = None) -> None:
-        """`limit_bytes` is what one event may weigh; of a heavier one `ends_bytes` are kept at each end.
-
-        Without `ends_bytes` a heavier one is an error.
+        """`limit_bytes` is the largest size of an event. A larger event keeps only its first and its last
+        `ends_bytes`, or is an error if `ends_bytes` is None.
         """
         self._limit_bytes = limit_bytes
         self._ends_bytes = ends_bytes
@@ -66,7 +65,7 @@ class SseReader:
         self._tail: bytes | None = None
 
     def feed(self, chunk: bytes) -> Iterator[SseEvent]:
-        """Each event that ends in this chunk.
+        """Yield each event that ends in this chunk.
 
         Raises:
             ValueError: an event is too large, and `ends_bytes` is None.
@@ -74,7 +73,7 @@ class SseReader:
         if not chunk:
             return
         if self._after_return:
-            chunk = chunk.removeprefix(b"\n")  # the second half of a CRLF that was cut in two
+            chunk = chunk.removeprefix(b"\n")  # the second half of a CRLF split between two chunks
         self._after_return = chunk.endswith(b"\r")
         *ended, rest = _LINE_END.split(chunk)
         for piece in ended:
@@ -84,8 +83,7 @@ class SseReader:
         self._grow(rest)
 
     def rest(self) -> SseEvent | None:
-        """The event that the end of the stream ends in place of a blank line; None if there is none, or too large a
-        one."""
+        """The event that the stream ended without a blank line; None if there is no such event or it is too large."""
         if self._line and self._tail is None:
             self._end_line()
         event = None if self._tail is not None else self._event()
@@ -102,7 +100,7 @@ class SseReader:
             self._cut()
 
     def _cut(self) -> None:
-        """Keep both ends of an event that is too large, and collect no more of it."""
+        """Keep both ends of an event that is too large, and drop the middle."""
         if self._ends_bytes is None:
             raise ValueError(f"an event of more than {self._limit_bytes} bytes")
         line = b"".join(self._line)
@@ -111,7 +109,7 @@ class SseReader:
         self._tail, self._line = line[-self._ends_bytes :], []
 
     def _end_line(self) -> SseEvent | None:
-        """The event that the current line ends; None if it ends none."""
+        """The event that the current line completes; None if it completes none."""
         line, is_blank = b"".join(self._line), self._line_bytes == 0
         self._line, self._line_bytes = [], 0
         if is_blank:
@@ -141,7 +139,7 @@ class SseReader:
 
 
 def _data_in(lines: bytes) -> bytes:
-    """The data in the last bytes of an event, which begin anywhere in a line."""
+    """The data in the last bytes of an event. The bytes may begin in the middle of a line."""
     first, *others = lines.removesuffix(b"\n").split(b"\n")
     values = [line[5:].removeprefix(b" ") for line in others if line.startswith(b"data:")]
     return b"\n".join([first, *values])

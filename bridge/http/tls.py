@@ -1,8 +1,8 @@
-"""TLS of our HTTP server, its certificate, its key, and who may connect; and what peers are shown and known by.
+"""TLS of the HTTP server (certificate, key, client certificates), and TLS with peers that the bridge calls.
 
-The files are looked at before each handshake, and read again when one of them has changed. Open connections keep what
-they began with. Files that do not fit together are refused: the last good ones go on, and one log line says why. That
-is also what happens between the two writes of a renewal, if a client connects just then.
+Before each handshake the files are checked, and read again if one of them has changed. Open connections keep their
+certificate. If the new files do not fit together, the last good ones stay in use, and one log line says why. This also
+happens when a client connects between the two writes of a renewal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ClientCertificates = Literal["required", "optional"]
 SUBJECT: Final = "subject:"
 
 _NAMES: Final = {"DNSName": "dns:", "UniformResourceIdentifier": "uri:", "RFC822Name": "email:"}
-"""The alternative names that say who a client is, and what their identities begin with."""
+"""The alternative names that identify a client, and the prefixes of their identities."""
 
 IDENTITY_KINDS: Final = (SUBJECT, *_NAMES.values())
 
@@ -37,15 +37,15 @@ _ENCRYPTED: Final = "it is encrypted, and nobody is there to give a passphrase"
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """The files of a server's TLS, in PEM."""
+    """The PEM files for the TLS of a server."""
 
     certificate: Path
-    """The certificate of the server, and behind it those that lead to its authority."""
+    """The certificate of the server, followed by its chain."""
     key: Path
     client_ca: Path | None = None
-    """The authorities of clients' certificates; None asks clients for none."""
+    """The authorities for client certificates; None requests no client certificates."""
     client_certificate: ClientCertificates = "required"
-    """Whether a client without a certificate may connect, where there is a `client_ca`."""
+    """Whether a client without a certificate may connect if there is a `client_ca`."""
 
     @property
     def all(self) -> tuple[Path, ...]:
@@ -54,27 +54,27 @@ class TlsFiles:
 
 
 class _FollowedContext:
-    """A context that is made of files, and made anew once one of them has changed.
+    """A TLS context made from files, and made again when one of them has changed.
 
-    Files that cannot be used are tried again at each call: why may pass without a change of them, as a lack of
-    descriptors does. Each reason is logged once.
+    Unusable files are tried again at each call, because the reason may pass without a change of the files, such as a
+    lack of descriptors. Each reason is logged once.
     """
 
     def __init__(self, files: Sequence[Path], make: Callable[[], ssl.SSLContext], refusal: str) -> None:
-        """`make` may raise UsageError. `refusal` is what the log says of changed files before the reason."""
+        """`make` may raise UsageError. `refusal` begins the log line about unusable files; the reason follows it."""
         self._files = files
         self._make = make
         self._refusal = refusal
         self._used: tuple[FileStamp, ...] = ()
-        """The files that the context was made of."""
+        """The stamps of the files that the context was made from."""
         self._context: ssl.SSLContext | None = None
         self._told: object = None
 
     def now(self) -> tuple[ssl.SSLContext, bool]:
-        """The context of the files as they are now, or the last good one; and whether it was made anew.
+        """The context of the current files, or the last good context; and whether it is new.
 
         Raises:
-            UsageError: a file cannot be used, and none ever could.
+            UsageError: a file cannot be used, and there is no earlier context.
         """
         stamps, before = tuple(map(file_stamp, self._files)), self._context
         if before is not None and stamps == self._used:
@@ -93,7 +93,7 @@ class _FollowedContext:
 
 
 class TlsPoint:
-    """The TLS of a server, which follows its files."""
+    """The TLS of a server. It follows changes of the files."""
 
     def __init__(self, files: TlsFiles) -> None:
         """Read the files.
@@ -107,7 +107,7 @@ class TlsPoint:
         self._followed.now()
 
     def context(self) -> ssl.SSLContext:
-        """What the next handshake uses."""
+        """The context for the next handshake."""
         context, is_new = self._followed.now()
         if is_new:
             logger.info("the certificate in %s was read again", self._files.certificate)
@@ -115,10 +115,10 @@ class TlsPoint:
 
 
 def server_context(files: TlsFiles) -> ssl.SSLContext:
-    """What a server does a handshake with: TLS 1.2 and later, HTTP/1.1.
+    """The TLS context of a server: TLS 1.2 and later, HTTP/1.1.
 
     Raises:
-        UsageError: a file cannot be read, or is not what it should be, or key and certificate do not fit.
+        UsageError: a file cannot be read or has the wrong content, or the key does not match the certificate.
     """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -134,13 +134,13 @@ def server_context(files: TlsFiles) -> ssl.SSLContext:
 
 @dataclass(frozen=True)
 class PeerTls:
-    """The files of TLS with one peer, in PEM: what it is shown, and whose certificate it has to have."""
+    """The PEM files for TLS with a peer: our client certificate, and the authorities for the peer's certificate."""
 
     certificate: Path | None = None
-    """The certificate that it is shown, and behind it those that lead to its authority."""
+    """Our client certificate, followed by its chain."""
     key: Path | None = None
     ca: Path | None = None
-    """The authorities that its own certificate may come from; None for those that everyone trusts."""
+    """The authorities that may issue the peer's certificate; None for the default ones."""
 
     @property
     def all(self) -> tuple[Path, ...]:
@@ -153,19 +153,19 @@ class PeerTls:
         return _FollowedContext(self.all, lambda: peer_context(self), refusal)
 
     def context(self) -> ssl.SSLContext:
-        """What the next handshake uses: the files as they are now, or the last good ones.
+        """The context for the next handshake, from the current files or the last good ones.
 
         Raises:
-            UsageError: a file cannot be used, and none ever could.
+            UsageError: a file cannot be used, and there is no earlier context.
         """
         return self._followed.now()[0]
 
 
 def peer_context(files: PeerTls) -> ssl.SSLContext:
-    """What a client does a handshake with a peer with: TLS 1.2 and later.
+    """The TLS context of a client for a peer: TLS 1.2 and later.
 
     Raises:
-        UsageError: a file cannot be read, or is not what it should be, or key and certificate do not fit.
+        UsageError: a file cannot be read or has the wrong content, or the key does not match the certificate.
     """
     if files.ca is None:
         context = ssl.create_default_context()
@@ -180,7 +180,7 @@ def peer_context(files: PeerTls) -> ssl.SSLContext:
 
 
 def peer_faults_of(files: PeerTls, now: datetime) -> Iterator[tuple[str, str]]:
-    """The keys of a peer's table that something is wrong with, and what."""
+    """The faulty keys of a peer's table, each with its fault."""
     try:
         peer_context(files)
     except UsageError as exc:
@@ -193,8 +193,8 @@ def peer_faults_of(files: PeerTls, now: datetime) -> Iterator[tuple[str, str]]:
 
 
 def faults_of(files: TlsFiles, now: datetime) -> Iterator[tuple[str, str]]:
-    """The keys of the table that something is wrong with, and what. An expired certificate
-    is served all the same: it is for clients to refuse it."""
+    """The faulty keys of the server's table, each with its fault. The server still serves an expired certificate, and
+    leaves the refusal to clients."""
     try:
         server_context(files)
     except UsageError as exc:
@@ -205,13 +205,13 @@ def faults_of(files: TlsFiles, now: datetime) -> Iterator[tuple[str, str]]:
 
 
 def _faults_of_rights(key: Path) -> Iterator[tuple[str, str]]:
-    with suppress(OSError):  # which is said of the certificate
+    with suppress(OSError):  # the fault of the certificate reports an unreadable key
         if may_others_use(key.stat()):
             yield "key", f"other users of this machine can read {key}: chmod it to 600"
 
 
 def _faults_of_time(file: Path, now: datetime) -> Iterator[tuple[str, str]]:
-    from cryptography import x509  # as below
+    from cryptography import x509  # slow to import, and most runs do not need it
 
     certificate = x509.load_pem_x509_certificate(read_regular(file, PEM_BYTES))
     if now > (end := certificate.not_valid_after_utc):
@@ -221,8 +221,8 @@ def _faults_of_time(file: Path, now: datetime) -> Iterator[tuple[str, str]]:
 
 
 def certificate_end(file: Path) -> datetime | None:
-    """When the certificate in a file ends; None where that cannot be read."""
-    from cryptography import x509  # takes long to import, and is needed for this alone
+    """When the certificate in a file expires; None if it cannot be read."""
+    from cryptography import x509  # slow to import, and most runs do not need it
 
     try:
         return x509.load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc
@@ -231,43 +231,43 @@ def certificate_end(file: Path) -> datetime | None:
 
 
 class UnreadableCertificateError(ssl.SSLError):
-    """A client has shown a certificate of its authority that cannot be read."""
+    """The certificate of a client comes from its authority but cannot be read."""
 
 
 class ShownCertificate(ssl.SSLObject):
-    """The server's end of a connection whose client may show a certificate.
+    """The server's end of a connection whose client may send a certificate.
 
-    A certificate with names that cannot be read ends the handshake: what it says beside them may not be all of it.
+    A certificate with unreadable names ends the handshake: the readable names may not be all of them.
     """
 
     identities: tuple[str, ...] = ()
-    """Who the client is, once the handshake is done; see `identities_in`."""
+    """The identities of the client after the handshake; see `identities_in`."""
 
     def do_handshake(self) -> None:
-        """Do the next step.
+        """Do the next step of the handshake.
 
         Raises:
             UnreadableCertificateError: the certificate cannot be read.
-            ssl.SSLError: the handshake failed, or is not done yet.
+            ssl.SSLError: the handshake has failed, or needs more data.
         """
         super().do_handshake()
         try:
-            self.getpeercert()  # as the event loop reads it next, where a fault is one of the whole server
+            self.getpeercert()  # the event loop calls this next, and a fault there would stop the whole server
             self.identities = identities_in(self.getpeercert(binary_form=True))
         except Exception as exc:
             raise UnreadableCertificateError(ssl.SSL_ERROR_SSL, f"unreadable certificate: {exc}") from exc
 
 
 def identities_in(shown: bytes | None) -> tuple[str, ...]:
-    """The identities in the certificate that a client has shown, as DER: its subject as RFC 4514 writes it, and its
-    alternative names. Empty if it has shown none, or none was asked for.
+    """The identities in a client certificate in DER: its subject in the format of RFC 4514, and its alternative names.
+    Empty if the client sent no certificate.
 
     Raises:
-        ValueError, x509.UnsupportedGeneralNameType, x509.DuplicateExtension: it cannot be read, or not all of it.
+        ValueError, x509.UnsupportedGeneralNameType, x509.DuplicateExtension: a part of the certificate is unreadable.
     """
     if shown is None:
         return ()
-    from cryptography import x509  # takes long to import, and most bridges ask for no certificates
+    from cryptography import x509  # slow to import, and most bridges request no client certificates
 
     certificate = x509.load_der_x509_certificate(shown)
     subject = certificate.subject.rfc4514_string()
@@ -283,10 +283,10 @@ def identities_in(shown: bytes | None) -> tuple[str, ...]:
 
 
 def load_own(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
-    """Let a context show a certificate.
+    """Load our certificate into a context.
 
     Raises:
-        UsageError: a file cannot be read, or is not what it should be, or key and certificate do not fit.
+        UsageError: a file cannot be read or has the wrong content, or the key does not match the certificate.
     """
     _require_readable(certificate)
     _require_readable(key, read_secret)
@@ -300,7 +300,7 @@ def load_own(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
         if exc.reason == "KEY_VALUES_MISMATCH":
             raise UsageError(f"the key in {key} is not that of the certificate in {certificate}") from exc
         raise UsageError(f"{certificate} and {key} hold no certificate and key in PEM") from exc
-    except OSError as exc:  # gone since
+    except OSError as exc:  # removed since `_require_readable`
         raise UsageError(f"{certificate} or {key} cannot be read: {exc.strerror}") from exc
 
 
@@ -315,12 +315,12 @@ def load_authorities(context: ssl.SSLContext, file: Path) -> None:
         context.load_verify_locations(file)
     except ssl.SSLError as exc:
         raise UsageError(f"{file} holds no certificates in PEM") from exc
-    except OSError as exc:  # gone since
+    except OSError as exc:  # removed since `_require_readable`
         raise UsageError(f"{file} cannot be read: {exc.strerror}") from exc
 
 
 def _require_readable(file: Path, read: Callable[[Path, int], object] = read_regular) -> None:
-    """Read the file before OpenSSL does, which would wait at a pipe, and read a device without end."""
+    """Read the file before OpenSSL does: OpenSSL would wait at a pipe, and read a device endlessly."""
     try:
         read(file, PEM_BYTES)
     except OSError as exc:

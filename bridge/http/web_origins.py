@@ -1,7 +1,7 @@
-"""Web pages of other origins that may call: hosts that run in a browser. Off unless the configuration names origins.
+"""CORS for MCP hosts that run in a browser. Off unless the configuration names origins.
 
-Only the exact origins are let in, and never with the cookies of a browser: a page sends a token, or nothing. All other
-requests are answered as without this module, so that a page of another origin learns nothing.
+Only pages of exactly these origins may call, and never with the browser's cookies: a page sends a token or nothing. All
+other requests get the same answers as without this module, so that a page of another origin learns nothing.
 
 Spec: Fetch, CORS protocol; MCP 2026-07-28 and 2025-11-25, basic/transports (Origin, headers of Streamable HTTP).
 """
@@ -32,16 +32,16 @@ _HEADERS: Final = (
     "Tracestate",
     API_KEY_HEADER,
 )
-"""The headers that a host sends. Those of arguments (`Mcp-Param-...`) are allowed by their names."""
+"""The headers that a host sends. Headers for arguments (`Mcp-Param-...`) are allowed by their prefix."""
 _OF_ARGUMENTS: Final = "mcp-param-"
 _EXPOSED: Final = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After"
 _MAX_AGE_SECONDS: Final = 600
-"""How long a browser may remember the answer to its question."""
+"""How long a browser may cache the answer to a preflight request."""
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
 def as_browsers_write(origin: str) -> str:
-    """An origin as a browser sends it: in lower case, without the port that goes without saying."""
+    """An origin in the form that browsers send: in lower case, without a default port."""
     place = urlsplit(origin.lower())
     port = "" if place.port in (None, _DEFAULT_PORTS.get(place.scheme)) else f":{place.port}"
     host = place.hostname or ""
@@ -49,14 +49,14 @@ def as_browsers_write(origin: str) -> str:
 
 
 class WebOrigins:
-    """The origins whose pages may call, and the headers of the answers to them."""
+    """The origins whose pages may call, and the CORS headers of the answers."""
 
     def __init__(self, origins: Iterable[str], place: FaceAddress) -> None:
         self._origins = frozenset(map(as_browsers_write, origins))
         self._place = place
 
     def around(self, app: ASGIApp) -> ASGIApp:
-        """The application with what the pages of these origins need; the same one when there are no origins."""
+        """The application with CORS for these origins; the same application if there are no origins."""
         if not self._origins:
             return app
 
@@ -67,7 +67,7 @@ class WebOrigins:
             if origin is None:
                 await app(scope, receive, _with(send, {"Vary": "Origin"}))
                 return
-            # The origin is judged here. What follows judges the rest, as of a request that no page has sent.
+            # The origin is allowed, so later checks treat the request like one that no page has sent.
             plain = {**scope, "headers": [one for one in scope["headers"] if one[0].lower() != b"origin"]}
             told = {"Vary": "Origin", "Access-Control-Allow-Origin": origin}
             if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
