@@ -1,4 +1,4 @@
-"""The promises of every store: what it keeps, what it refuses, and what it answers."""
+"""The contract of every store: what it keeps, what it refuses, and what it answers."""
 
 from __future__ import annotations
 
@@ -11,59 +11,59 @@ from bridge.store.records import Change, Query, Quota, StoredMessage, StoredTask
 from bridge.store.replicas import Replicas
 
 OnStored = Callable[[Exception | None], None]
-"""Called once a change is durable (None) or was refused (StoreError), in the order in which changes were submitted. The
-call is made inside an async task, so that it may start other tasks."""
+"""Called when a change is durable (None) or was refused (StoreError), in the order of submission. The call runs inside
+an async task, so that it may start other tasks."""
 
 
 class StoreContents(Protocol):
-    """All that a store keeps, while nobody else uses it."""
+    """All that a store keeps, while nothing else uses the store."""
 
     async def count(self) -> int:
         """The number of tasks."""
         ...
 
     def tasks(self) -> AsyncIterator[WholeTask]:
-        """Every task, in the order of the code points of its id. Few are in memory at a time."""
+        """Yield every task, ordered by the code points of the ids. Only a few tasks are in memory at a time."""
         ...
 
     async def add(self, tasks: Sequence[WholeTask]) -> None:
-        """Add tasks whose ids are not there yet. Those that have not ended wait for a process, or a replica, that goes
-        on with them. A store without replicas leaves out the ages and answers of messages.
+        """Add tasks with new ids. Unfinished tasks wait for a process or a replica that continues them. A store without
+        replicas drops the ages and answers of messages.
 
         Raises:
-            StoreError: the store cannot keep them. Leave the block of the contents then.
+            StoreError: the store cannot keep them. The caller must then leave the block of the contents.
         """
         ...
 
 
 class Store(AbstractAsyncContextManager["Store"], Protocol):
-    """Keeps tasks. Enter a store once. On exit, every submitted change has been answered.
+    """Keeps tasks. Enter a store only once. On exit, every submitted change has been answered.
 
     Every implementation promises:
 
     - (task, seq) is unique and has no gaps.
     - The first ended head wins. It is stored in one transaction with its event.
-    - A context has one owner for as long as it has a task.
+    - A context has one owner as long as it has a task.
     - (owner, message id) is unique. The newest message wins.
-    - An event of a task with webhooks is stored with a row of the outbox for each of them, or not at all.
+    - An event of a task with webhooks is stored together with one outbox row for each webhook, or not at all.
     """
 
     async def __aenter__(self) -> Self: ...
 
     def submit(self, change: Change, done: OnStored) -> None:
-        """Queue a change. This never blocks; `done` is called with the outcome.
+        """Queue a change. This never blocks; `done` gets the outcome.
 
-        The outcome is None; StoreConflictError, if the change does not follow the stored task; or StoreError, if the
-        store cannot write.
+        The outcome is None if the change is stored, StoreConflictError if it does not follow the stored task, or
+        StoreError if the store cannot write.
         """
         ...
 
     async def load(self, task_id: str) -> StoredTask | None:
-        """The task with this id, whoever owns it; None if there is none."""
+        """The task with this id, of any owner; None if there is none."""
         ...
 
     async def list(self, query: Query) -> TaskPage:
-        """One page of the owner's tasks, or of the tasks of all."""
+        """A page of the owner's tasks, or of the tasks of all owners."""
         ...
 
     async def context_owner(self, context_id: str) -> str | None:
@@ -76,42 +76,42 @@ class Store(AbstractAsyncContextManager["Store"], Protocol):
 
     @property
     def replicas(self) -> Replicas | None:
-        """The other replicas on this store; None for a store of one replica, which holds every task. It is known
-        before the store is entered, and stays the same."""
+        """The other replicas on this store; None for a store with a single replica, which holds every task. The value
+        is available before the store is entered, and never changes."""
         ...
 
     @property
     def outbox(self) -> Outbox:
-        """The webhooks of the tasks, and what is to be sent to them."""
+        """The webhooks of the tasks, and the events still to be sent to them."""
         ...
 
     def unfinished(self) -> AsyncIterator[StoredTask]:
-        """Every unfinished task, oldest first, for a new process to recover. It is not asked of a store with replicas,
-        where tasks rest or are adopted (`ReplicaEngine.adopt`)."""
+        """Yield every unfinished task, oldest first, for a new process to recover. Not used with replicas, where a task
+        rests or a replica adopts it (`ReplicaEngine.adopt`)."""
         ...
 
     async def waiting(self, states: Collection[str]) -> Mapping[str, int]:
-        """The unfinished tasks in one of these states: their ids, with the `status_ms` of each."""
+        """The ids of the unfinished tasks in one of these states, each with its `status_ms`."""
         ...
 
     async def evict(self, ended_before_ms: int, quota: Quota) -> int:
-        """Delete ended tasks, and return how many.
+        """Delete ended tasks, and return their number.
 
-        First the tasks go that ended before a time. Then the surplus over the quota goes (`surplus_of`), first in
-        number and then in bytes. Unfinished tasks are never deleted, nor are those of which something is still to be
-        sent. A context goes with its last task.
+        This deletes tasks that ended before `ended_before_ms`, then the surplus over the quota (`surplus_of`), first by
+        number and then by bytes. It never deletes unfinished tasks or tasks with events still to be sent. A context is
+        deleted with its last task.
         """
         ...
 
     def contents(self, *, create: bool) -> AbstractAsyncContextManager[StoreContents]:
-        """All that the store keeps, for a block in which nobody uses it; the store itself is not entered.
+        """All that the store keeps, for a block in which nothing else uses the store. Do not enter the store itself.
 
-        All that was added in the block is kept when it ends, or nothing if it ends with an exception. With `create`, a
-        store that is not there is made, and its tables are brought to this release. Without it nothing is changed.
+        When the block ends, the store keeps all added tasks, or none if the block ends with an exception. `create`
+        makes a missing store, and updates its tables to this release. Without `create` nothing changes.
 
         Raises:
             StoreLockedError: a bridge uses the store.
-            UsageError: the store is not there or cannot be opened.
+            UsageError: the store does not exist or cannot be opened.
         """
         ...
 
@@ -122,7 +122,7 @@ class Store(AbstractAsyncContextManager["Store"], Protocol):
 
     @property
     def failure(self) -> str | None:
-        """Why the store cannot write, in words; None while it can."""
+        """The reason why the store cannot write; None while it can."""
         ...
 
     async def probe(self) -> bool:
@@ -130,5 +130,5 @@ class Store(AbstractAsyncContextManager["Store"], Protocol):
         ...
 
     async def check(self) -> None:
-        """Check, without writing, that the stored tasks are still there. Sets `failure` if they are not."""
+        """Check, without writing, that the stored tasks still exist. Sets `failure` if they do not."""
         ...

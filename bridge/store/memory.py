@@ -1,6 +1,6 @@
-"""A store in memory, with the promises of a store in a file, for the life of the process.
+"""A store in memory. It makes the promises of a store in a file, and ends with the process.
 
-Only retention bounds the store. A change is applied and answered before `submit` returns.
+Only retention bounds the store. `submit` applies and answers a change before it returns.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ class _HeldTask:
 
     @property
     def sort_key(self) -> tuple[int, str]:
-        """The sort key in a listing and in the order of eviction."""
+        """The key that sorts listings and evictions."""
         return self.head.status_ms, self.task_id
 
     @property
     def ended(self) -> EndedTask:
-        """The task as an ended one, with its size."""
+        """The task as an `EndedTask`."""
         return EndedTask(*self.sort_key, self.origin.owner, len(self.snapshot))
 
     @property
     def may_go(self) -> bool:
-        """Whether the task has ended, and nothing of it is still to be sent."""
+        """Whether eviction may delete the task: it has ended, and no event of it is still to be sent."""
         return self.head.ended and not any(held.rows for held in self.webhooks.values())
 
     def stored(self) -> StoredTask:
@@ -75,7 +75,7 @@ class _HeldTask:
 
 
 class MemoryStore:
-    """Keeps tasks in memory, for the life of the process. See `Store` for the promises."""
+    """Keeps tasks in memory until the process ends. See `Store` for the promises."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, _HeldTask] = {}
@@ -147,12 +147,12 @@ class MemoryStore:
         task.message_ids.add(message_id)
 
     async def load(self, task_id: str) -> StoredTask | None:
-        """The task with this id, whoever owns it; None if there is none."""
+        """The task with this id, of any owner; None if there is none."""
         task = self._tasks.get(task_id)
         return None if task is None else task.stored()
 
     async def list(self, query: Query) -> TaskPage:
-        """One page of the owner's tasks, or of the tasks of all."""
+        """A page of the owner's tasks, or of the tasks of all owners."""
         held = self._tasks if query.owner is None else self._owners.get(query.owner, {})
         found = sorted(
             (task for task in held.values() if _matches(query, task)),
@@ -182,18 +182,18 @@ class MemoryStore:
 
     @property
     def outbox(self) -> MemoryOutbox:
-        """The webhooks of the tasks, and what is to be sent to them."""
+        """The webhooks of the tasks, and the events still to be sent to them."""
         return self._outbox
 
     async def unfinished(self) -> AsyncIterator[StoredTask]:
-        """Every unfinished task, oldest first."""
+        """Yield every unfinished task, oldest first."""
         found = [task for task in self._tasks.values() if not task.head.ended]
         for task in sorted(found, key=lambda task: (task.origin.created_ms, task.task_id)):
             if not task.head.ended:
                 yield task.stored()
 
     async def waiting(self, states: Collection[str]) -> Mapping[str, int]:
-        """The unfinished tasks in one of these states: their ids, with the `status_ms` of each."""
+        """The ids of the unfinished tasks in one of these states, each with its `status_ms`."""
         return {
             task.task_id: task.head.status_ms
             for task in self._tasks.values()
@@ -201,7 +201,7 @@ class MemoryStore:
         }
 
     async def evict(self, ended_before_ms: int, quota: Quota) -> int:
-        """Delete ended tasks that are too old or beyond a quota, and return how many."""
+        """Delete ended tasks that are too old or beyond a quota, and return their number."""
         ended = [task for task in self._tasks.values() if task.may_go]
         victims = [task for task in ended if task.head.status_ms < ended_before_ms]
         left = sorted(
@@ -229,7 +229,7 @@ class MemoryStore:
             del self._messages[task.origin.owner, message_id]
 
     @asynccontextmanager
-    async def contents(self, *, create: bool) -> AsyncIterator[MemoryContents]:  # noqa: ARG002 - it is always there
+    async def contents(self, *, create: bool) -> AsyncIterator[MemoryContents]:  # noqa: ARG002 - it always exists
         """All that the store keeps; see `Store.contents`."""
         before = set(self._tasks)
         try:
@@ -240,7 +240,7 @@ class MemoryStore:
             raise
 
     def whole_tasks(self) -> Iterator[WholeTask]:
-        """Every task with its messages, in the order of the ids."""
+        """Yield every task with its messages and webhooks, ordered by id."""
         for task in sorted(self._tasks.values(), key=lambda task: task.task_id):
             owner = task.origin.owner
             messages = (self._messages[owner, message_id] for message_id in sorted(task.message_ids))
@@ -254,7 +254,7 @@ class MemoryStore:
         """Add a task of another store.
 
         Raises:
-            StoreConflictError: the task is here, or its context belongs to someone else.
+            StoreConflictError: the task exists already, or its context belongs to another owner.
         """
         task = whole.task
         snapshot_seq = task.seq - len(task.events)
@@ -284,7 +284,7 @@ class MemoryStore:
         return True
 
     async def check(self) -> None:
-        """Do nothing: nobody else can change the memory."""
+        """Do nothing: no other process can change the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,12 +298,12 @@ class MemoryContents:
         return len([*self.store.whole_tasks()])
 
     async def tasks(self) -> AsyncIterator[WholeTask]:
-        """Every task, in the order of the ids."""
+        """Yield every task, ordered by id."""
         for whole in self.store.whole_tasks():
             yield whole
 
     async def add(self, tasks: Sequence[WholeTask]) -> None:
-        """Add tasks whose ids are not there yet."""
+        """Add tasks with new ids."""
         for whole in tasks:
             self.store.add_whole(whole)
 

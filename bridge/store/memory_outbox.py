@@ -21,11 +21,11 @@ class HeldWebhook:
 
     webhook: Webhook
     rows: dict[int, bytes] = field(default_factory=dict)
-    """The events that are to be sent, by their numbers in order."""
+    """The events still to be sent, by sequence number in ascending order."""
 
 
 class HookedTask(Protocol):
-    """What an outbox uses of a task."""
+    """The parts of a task that the outbox uses."""
 
     origin: TaskOrigin
     head: TaskHead
@@ -44,7 +44,7 @@ class MemoryOutbox:
         self._on_rows = on_rows
 
     def keep(self, webhook: Webhook) -> None:
-        """Add a webhook, or replace the one of its key."""
+        """Add a webhook, or replace the webhook with the same key and keep its rows."""
         held = self._tasks[webhook.key.task_id].webhooks
         rows = held[webhook.key.webhook_id].rows if webhook.key.webhook_id in held else {}
         held[webhook.key.webhook_id] = HeldWebhook(webhook, rows)

@@ -1,7 +1,7 @@
-"""Moves all that one store keeps to another, and compares both sides. What a store keeps is in `contract.py`.
+"""Copies all that one store keeps to another store, and compares both. `contract.py` defines what a store keeps.
 
-The target keeps all or nothing: it is compared before its block ends. So a move that failed is begun again, and one
-that was done is found to be done.
+The comparison comes before the block of the target ends, so the target keeps all tasks or none. After a failed move the
+user starts again, and a repeated move finds that the first one was complete.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 
 ADDED_AT_ONCE: Final = 256
 ADDED_BYTES: Final = 8 * 1024 * 1024
-"""The bounds of what is in memory at a time. A task may be larger."""
+"""The bounds of the tasks that are in memory at a time. A single task may be larger."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What a move did."""
+    """The result of a move."""
 
     tasks: int
     unfinished: int
-    """Those of them that have not ended."""
+    """The unfinished ones among `tasks`."""
     is_repeat: bool = False
-    """Whether the target had them already, each as it is in the source."""
+    """Whether the target had the same tasks before the move."""
 
 
 async def move(
     source: StoreContents, target: StoreContents, progress: Callable[[str, int], None] = lambda *_: None
 ) -> Moved:
-    """Add every task of one store to another, and compare them. A target that has the same tasks is left as it is.
+    """Add every task of `source` to `target`, and compare both. A target that has the same tasks stays unchanged.
 
-    `progress` is told what is done, and with how many tasks it was done.
+    `progress` gets the name of the step ("added", "compared") and the number of tasks so far.
 
     Raises:
         UsageError: the target has other tasks.
-        StoreError: a store cannot be read or written, or a task is not the same on both sides.
+        StoreError: a store cannot be read or written, or a task differs between the stores.
     """
     if there := await target.count():
         try:
@@ -94,6 +94,6 @@ async def _compared(
 
 
 def _as_kept_by_all(whole: WholeTask) -> WholeTask:
-    """A task without what stores without replicas do not keep."""
+    """A task with only what every store keeps: stores without replicas drop ages and answers of messages."""
     messages = (replace(message, age_ms=None, answer=None) for message in whole.messages)
     return replace(whole, messages=tuple(messages))

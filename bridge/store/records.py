@@ -1,10 +1,10 @@
-"""The records of a store, and the rule by which a change follows. What every store promises is in `contract.py`.
+"""The records of a store, and the rule that decides whether a change follows. `contract.py` has the store's promises.
 
 This module knows no protocol model: a task is an identity, a few columns to find it by, and bytes that only their
 writer understands. It must never import a model, and it knows no table, no file and no clock.
 
-A task is a *snapshot* and the events after it. Each event has the next sequence number of its task, from 1 and without
-gaps. A change may carry a new snapshot, which replaces the old one and every event up to it."""
+A task is a *snapshot* and the events after it. Its events have consecutive sequence numbers, starting at 1. A change
+may carry a new snapshot, which replaces the old snapshot and every event up to the change."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ class TaskOrigin:
 
     context_id: str
     owner: str
-    """The principal that the task and its context belong to."""
+    """The principal that owns the task and its context."""
     created_ms: int
-    """Milliseconds since the epoch, UTC; so are all other `_ms` values here."""
+    """Milliseconds since the epoch, UTC, like all other `_ms` values in this module."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskHead:
-    """The columns that tasks are found and ordered by."""
+    """The columns by which queries find and order tasks."""
 
     state: str
     ended: bool
-    """True for a state that nothing follows."""
+    """Whether `state` is final."""
     status_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class MessageKey:
-    """The key of an accepted message, by which a repeat is recognised."""
+    """The key of an accepted message. It identifies repeats of the message."""
 
     message_id: str
     digest: bytes
@@ -48,9 +48,9 @@ class MessageKey:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One step in the life of a task. A store keeps a change as a whole or not at all.
+    """A step in the life of a task. A store keeps a change as a whole or not at all.
 
-    A change with `origin` creates the task. Its `seq` is 1, and it has a `head` and a `snapshot`.
+    A change with an `origin` creates the task. Its `seq` is 1, and it has a `head` and a `snapshot`.
     """
 
     task_id: str
@@ -59,18 +59,18 @@ class Change:
     head: TaskHead | None = None
     """None leaves the stored head as it is."""
     snapshot: bytes | None = None
-    """The task as of `seq`; the events up to it are no longer kept one by one."""
+    """The task as of `seq`. It replaces the events up to `seq`."""
     private: bytes | None = None
-    """Replaces the worker's bytes, which are kept with the task. None leaves them; b"" clears them."""
+    """New bytes of the worker, which the store keeps with the task. None leaves the old bytes; b"" clears them."""
     message: MessageKey | None = None
     replaces: str | None = None
-    """The task that the message of this id went to before, as its writer knows it; None for a message that is new. A
-    store with replicas refuses a change that makes or claims a task with RepeatedMessageError if the message of this id
-    goes to another task. It never refuses the holder's change for its message: the newest message wins there as well,
-    since a refusal would take the events of running work with it."""
+    """The task that got the message with this id before, as far as the writer knows; None for a new message. A store
+    with replicas refuses a change that makes or claims a task with RepeatedMessageError if another task got the
+    message. It never refuses a change by the task's holder because of its message, since the events of running work
+    would be lost: there the newest message wins too."""
     origin: TaskOrigin | None = None
     webhook: Webhook | None = None
-    """A webhook to add, for this event and those after it. It replaces the one of its key."""
+    """A webhook to add, for this event and later ones. It replaces the webhook with the same key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,47 +87,46 @@ class StoredTask:
     """The events after the snapshot, in order."""
     private: bytes
     holder: str | None = None
-    """The epoch of the replica that holds the task; None while it rests, after its end, and without replicas."""
+    """The epoch of the replica that holds the task; None if the task rests or has ended, or without replicas."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenAnswer:
-    """The answer to a message, which was written in full to its client."""
+    """The answer to a message that was written in full to its client."""
 
     at_ms: int
     is_repeatable: bool
-    """Whether the work that it answers may be done twice."""
+    """Whether the work behind the answer may be done twice."""
     age_ms: int = 0
-    """How long ago that was, by the store's one clock."""
+    """How long ago the answer was written, by the store's clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """A message's key, and the task that the message went to."""
+    """A message's key, and the task that got the message."""
 
     task_id: str
     key: MessageKey
     age_ms: int | None = None
-    """With replicas: how long ago the message was stored, by the store's one clock. The clocks of two replicas may
-    differ."""
+    """With replicas: how long ago the message was stored, by the store's clock. The clocks of replicas may differ."""
     answer: WrittenAnswer | None = None
-    """With replicas: the answer, once it was written."""
+    """With replicas: the answer, if it was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class WholeTask:
-    """A task with all that a store keeps for it, as it goes from one store to another."""
+    """A task with all that a store keeps for it, in the form that moves from one store to another."""
 
     task: StoredTask
-    """Without its holder."""
+    """The task, with no holder."""
     messages: tuple[StoredMessage, ...]
-    """The messages that went to it, in the order of their ids."""
+    """The messages that the task got, ordered by id."""
     webhooks: tuple[KeptWebhook, ...] = ()
-    """Its webhooks, in the order of their ids."""
+    """Its webhooks, ordered by id."""
 
     @property
     def size(self) -> int:
-        """Its bytes, about."""
+        """Its approximate size in bytes."""
         task = self.task
         pushed = sum(len(row.event) for kept in self.webhooks for row in kept.rows)
         return len(task.snapshot) + sum(map(len, task.events)) + len(task.private) + pushed
@@ -143,68 +142,68 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query for tasks of one owner, or of all: newest status first, ties by task id descending."""
+    """A query for tasks of an owner, or of all owners: newest status first, ties by task id descending."""
 
     owner: str | None
     limit: int
     context_id: str | None = None
     state: str | None = None
     status_from_ms: int | None = None
-    """Only tasks whose status is at least this new."""
+    """Only tasks whose status has this time or a later one."""
     after: Cursor | None = None
     """Only rows after this position."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPage:
-    """One page of a listing."""
+    """A page of a listing."""
 
     tasks: tuple[StoredTask, ...]
     total: int
-    """How many tasks match, on all pages."""
+    """The number of matching tasks on all pages."""
     more: bool
-    """Whether rows follow the last one of this page."""
+    """Whether another page follows."""
 
 
 UNBOUNDED: Final = 1 << 62
-"""A number of bytes that no store reaches."""
+"""A bound in bytes that no store reaches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """How many ended tasks are kept, and how many bytes of them. The newest ones are kept."""
+    """The bounds on ended tasks, in number and in bytes. Above a bound the oldest tasks are deleted."""
 
     total: int
     """Ended tasks of all owners."""
     each: int
-    """Ended tasks of one owner."""
+    """Ended tasks of each owner."""
     total_bytes: int = UNBOUNDED
-    """Bytes of the snapshots of all owners. An ended task has nothing else that is large."""
+    """Bytes of the snapshots of all owners. Everything else in an ended task is small."""
     each_bytes: int = UNBOUNDED
-    """Bytes of the snapshots of one owner."""
+    """Bytes of the snapshots of each owner."""
 
     @property
     def of_bytes(self) -> Quota:
-        """The bounds in bytes as a quota with bytes in place of tasks."""
+        """The bounds in bytes, as a quota that counts bytes in place of tasks."""
         return Quota(self.total_bytes, self.each_bytes)
 
 
 class TaskPosition(NamedTuple):
-    """The position of a task, which decides whether the next change follows."""
+    """The position of a task. It decides whether a change follows."""
 
     owner: str
     seq: int
     """The sequence number of its last event."""
     snapshot_seq: int
-    """The sequence number of its snapshot. Later events are kept one by one."""
+    """The sequence number of its snapshot. Later events are stored individually."""
     ended: bool
 
 
 def position_after(change: Change, before: TaskPosition | None, context_owner: str | None) -> TaskPosition:
     """The position of a task after a change.
 
-    `before` is its position before, or None for a task that is not stored. `context_owner` is None for a context
-    without a task.
+    `before` is the position before the change, or None for a task that is not stored. `context_owner` is None for a
+    context without a task.
 
     Raises:
         StoreConflictError: the change does not follow.

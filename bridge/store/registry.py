@@ -1,9 +1,9 @@
-"""The replicas of a bridge: which ones live, where they are reached, and whether they serve the same plan.
+"""The contract of the list of replicas: which replicas live, their addresses, and whether they serve the same plan.
 
-A *replica* here is a whole process, whatever it serves. Its epoch in this list is not the one under which an agent of
-it holds tasks (`replicas.py`): a file may serve MCP servers alone, and no agent.
+Here a *replica* is a whole process, whatever it serves. Its epoch in this list differs from the epochs under which its
+agents hold tasks (`replicas.py`): a process may serve only MCP servers, and no agent.
 
-This module is the contract alone. Nothing here knows a database, a plan, or what an address is.
+Nothing here knows a database, a plan, or the meaning of an address.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True)
 class ReplicaEntry:
-    """What a replica tells the others of itself."""
+    """What a replica publishes about itself."""
 
     address: str | None
-    """Where the others reach it; None if nobody said."""
+    """The address at which other replicas reach it; None if none is configured."""
     proof: bytes
-    """Shows who wrote the address. Whoever uses the address checks that first."""
+    """Proves that a replica wrote the address. Check the proof before you use the address."""
     start: UUID
-    """The name of its epoch's start. No other epoch of any list has it, which is not so of the epoch's number."""
+    """The unique id of its epoch. Epoch numbers are unique only within a list; this id is unique across lists."""
     plans: frozenset[bytes] = frozenset()
-    """Digests of the plan that it serves, one for each of its keys. Empty while it starts. Two replicas that have a
-    digest in common serve the same plan."""
+    """Digests of the plan that it serves, one per key. Empty while it starts. Two replicas with a common digest serve
+    the same plan."""
     outages: bytes | None = None
-    """What it tells of the peers that it cannot call; None while it tells nothing, as a release before does."""
+    """The peers that it cannot call; None if it does not report them, like earlier releases."""
 
 
 class ReplicaRegistry(AbstractAsyncContextManager["ReplicaRegistry"], Protocol):
-    """The list of replicas, as one of them sees it. Enter it once; this replica is listed as long as that lasts."""
+    """The list of replicas, as this replica sees it. Enter it once: this replica is listed until the exit."""
 
     on_change: Callable[[], None]
-    """Called when a replica came or went, or tells something else of itself."""
+    """Called when a replica comes or goes, or changes its entry."""
     on_hint: Callable[[str], None]
-    """Called with each word that another replica has hinted, and with "" where some may have been lost."""
+    """Called with each hint of another replica, and with "" when hints may have been lost."""
     outages: Callable[[], bytes]
-    """Called at each beat: the peers that this replica cannot call, which the others are told when that changes."""
+    """Called at each heartbeat. Returns the peers that this replica cannot call; changes are published."""
 
     async def __aenter__(self) -> Self: ...
 
     @property
     def epoch(self) -> int:
-        """The epoch of this replica. It changes when the others took this one for dead."""
+        """The epoch of this replica. It changes after the others took this replica for dead."""
         ...
 
     def is_mine(self, epoch: int) -> bool:
@@ -54,53 +54,53 @@ class ReplicaRegistry(AbstractAsyncContextManager["ReplicaRegistry"], Protocol):
         ...
 
     def tell(self, plans: frozenset[bytes]) -> None:
-        """Tell the others which plan this replica serves from now on."""
+        """Publish the plan that this replica serves from now on."""
         ...
 
     def hint(self, word: str) -> None:
-        """Tell the others a word, without spaces and not long. It may be lost, and words that wait are told once."""
+        """Send a short word without spaces to the others. It may be lost, and equal words that wait are sent once."""
         ...
 
     @property
     def others(self) -> Mapping[int, ReplicaEntry]:
-        """The other replicas that live, by their epochs, as far as this one knows."""
+        """The other live replicas by epoch, as far as this replica knows."""
         ...
 
     @property
     def own(self) -> ReplicaEntry | None:
-        """This replica, as the others can read of it; None while it is not listed."""
+        """The entry of this replica, as the others can read it; None while it is not listed."""
         ...
 
     async def find(self, epoch: int) -> ReplicaEntry | None:
-        """The entry of an epoch; None if it is gone.
+        """The entry of an epoch; None if the epoch is gone.
 
         Raises:
-            StoreError: this cannot be found out now.
+            StoreError: the list cannot be read now.
         """
         ...
 
     async def gone(self, epoch: int) -> None:
-        """Wait until an epoch is gone. While the list cannot be read, it is not."""
+        """Wait until an epoch is gone. While the list cannot be read, the epoch counts as live."""
         ...
 
     async def recall(self, names: Collection[bytes]) -> tuple[bytes, bytes] | None:
-        """What was last kept under one of these names, and the name; None if nothing was.
+        """The name and the value that was stored last under one of these names; None if there is none.
 
         Raises:
-            StoreError: this cannot be found out now.
+            StoreError: the list cannot be read now.
         """
         ...
 
     def remember(self, name: bytes, kept: bytes) -> None:
-        """Keep something for all replicas, now and later, in place of what had the name. What cannot be stored is only
-        lost, and so is what was kept longest ago once there is much."""
+        """Store a value under a name for all present and future replicas, in place of an earlier value. It is lost if
+        it cannot be stored, or if many later values displace it."""
         ...
 
     def now_seconds(self) -> float:
-        """The time by a clock that all replicas share, whatever their machines' clocks say."""
+        """The time of a clock that all replicas share, independent of the clocks of their machines."""
         ...
 
     @property
     def failure(self) -> str | None:
-        """Why the list cannot be read now, in words; None while it can."""
+        """Why the list cannot be read now; None while it can."""
         ...

@@ -1,22 +1,22 @@
-"""Several replicas on one store: who holds which task, what the others append, and what a holder is asked to do.
+"""The contract of a store that several replicas share: who holds which task, and how replicas ask each other.
 
-A *replica* is one running engine on a store that others write to as well. Each start of a replica is an *epoch*, a name
-that is never used again. An unfinished task has a *holder*, the epoch that may append to it, or rests without one.
+A *replica* is a running engine on a store to which other replicas write as well. Each start of a replica is an *epoch*,
+a name that is never used again. An unfinished task either has a *holder*, the epoch that may append to it, or rests.
 
-- A change by a replica claims a task that rests, in the same step in which the change is stored.
-- A change to a task that another living replica holds is refused with StoreConflictError. Whoever wants something of
-  such a task asks its holder.
-- A change belongs to the epoch in which it was submitted. A refused change takes with it every change of its task and
-  epoch that was submitted before that answer was given.
-- A replica that is dead, or that was silent for a lease, is *fenced*: its epoch is marked as gone, and from then on
-  nothing of that epoch is stored. The tasks that it held are adopted by another replica in the same step.
-- A replica that finds itself fenced drops what it has in memory and goes on under a new epoch. Its engine is told
-  before anything is stored under the new epoch.
-- A *session* with a peer is had by one replica at a time, its owner, which claims it by its name.
-- What one replica was told is stored can be read by all from then on.
+- A replica that changes a resting task claims it in the same transaction.
+- A change to a task that another live replica holds is refused with StoreConflictError. To act on such a task, a
+  replica asks the holder.
+- A change belongs to the epoch in which it was submitted. After a refusal, every change of the same task and epoch that
+  was submitted before the refusal was reported is refused too.
+- A replica that is dead, or silent for a lease, is *fenced*: its epoch is marked as gone, and the store accepts nothing
+  more from that epoch. Another replica adopts its tasks in the same step.
+- A fenced replica drops what it has in memory and continues under a new epoch. Its engine is notified before anything
+  is stored under the new epoch.
+- A *session* with a peer belongs to one replica at a time, its owner, which claims the session by name.
+- After a replica learns that a change is stored, all replicas can read the change.
 
-This module is the contract alone. A store in memory or in a SQLite file has one replica, which holds every task, so its
-`Store.replicas` is None. Nothing here knows a database.
+A store in memory or in a SQLite file has a single replica, which holds every task, so its `Store.replicas` is None.
+Nothing here knows a database.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ForeignEvent:
-    """An event that another replica has stored, or a snapshot in place of all events up to it.
+    """An event that another replica stored, or a snapshot in place of all events up to `seq`.
 
-    A snapshot comes where the events were folded before they could be told.
+    A snapshot comes if it replaced the events before they could be delivered.
     """
 
     seq: int
@@ -43,45 +43,45 @@ class ForeignEvent:
 
 @dataclass(frozen=True, slots=True)
 class SessionClaim:
-    """Which replica has a session with a peer, as the store knows it."""
+    """The store's record of the replica that has a session with a peer."""
 
     name: str
     owner: str
-    """An epoch."""
+    """The epoch of the owner."""
     token: str
-    """Tells this claim from an earlier one of the same replica."""
+    """Distinguishes this claim from an earlier claim by the same replica."""
     is_lost: bool = False
-    """Whether a replica that is gone had the session before, so that what it held is lost."""
+    """Whether a replica that is gone had the session before, so that the session's state is lost."""
 
 
 OnForeignEvents = Callable[[tuple[ForeignEvent, ...]], None]
-"""Called in an async task with the next events of a followed task, in order and without a gap."""
+"""Called in an async task with the next events of a followed task, in order and without gaps."""
 
 
 class ReplicaEngine(Protocol):
-    """What a replica's engine does for the others."""
+    """What a replica's engine does for the other replicas."""
 
     async def answer(self, command: bytes) -> bytes:
-        """Do what another replica asks of a task that this one holds, and return the reply.
+        """Execute another replica's command on a task that this replica holds, and return the reply.
 
-        It never raises: a refusal is a reply, too. It may take long and waits for the store, so each command is
-        answered in an async task of its own.
+        It never raises: a refusal is a reply too. It may take long and waits for the store, so each command runs in its
+        own async task.
         """
         ...
 
     async def adopt(self, task: StoredTask) -> None:
-        """Go on with a task whose holder is gone. This replica holds the task now.
+        """Continue a task whose holder is gone. This replica holds the task now.
 
-        It may wait for the store, so it is called in an async task other than the one that stores. Until it returns,
-        `Store.load` of this task waits: nobody answers a task here whose engine does not have it yet. A replica that
-        goes on under a new epoch may adopt what it held itself.
+        It may wait for the store, so it does not run in the async task that writes to the store. `Store.load` of the
+        task waits until it returns, so that nothing answers for a task that the engine does not have yet. A replica
+        under a new epoch may adopt tasks that it held before.
         """
         ...
 
     def fenced(self) -> None:
-        """This replica was taken for dead: drop every task in memory, and add nothing to any of them.
+        """Drop every task in memory and append nothing more to them: the others took this replica for dead.
 
-        It is called in an async task, with the new epoch in place, before the changes of the old one are refused.
+        It is called in an async task when the new epoch exists and before changes of the old epoch are refused.
         """
         ...
 
@@ -91,34 +91,34 @@ class Replicas(Protocol):
 
     @property
     def epoch(self) -> str:
-        """The epoch of this replica. It changes when the replica was fenced."""
+        """The epoch of this replica. It changes after the replica was fenced."""
         ...
 
     @property
     def leads(self) -> bool:
-        """Whether this replica does what one of them has to do: evict tasks, and end those that nobody answers. At most
-        one replica leads; for a moment none may."""
+        """Whether this replica does the work of a single replica: evict tasks, and end tasks that wait too long. At
+        most one replica leads, and for a moment there may be none."""
         ...
 
     @property
     def offset_ms(self) -> int:
-        """What added to this machine's clock gives the store's one clock, as it was last measured."""
+        """The last measured difference between the store's clock and this machine's clock."""
         ...
 
     def start(self, engine: ReplicaEngine) -> None:
-        """Serve this engine from now on. Adopt the tasks of the dead first."""
+        """Serve this engine from now on. First adopt the tasks of dead replicas."""
         ...
 
     def release(self, task_id: str, seq: int) -> None:
-        """Let a task of this replica rest, unless another change followed `seq`. It is done after what was submitted
-        before, and lost without harm: the holder is then asked."""
+        """Let a task of this replica rest, unless another change followed `seq`. This happens after earlier submitted
+        changes. Losing it is harmless: other replicas then ask the holder."""
         ...
 
     def hand_over(self, task_id: str, seq: int) -> None:
-        """Let another replica adopt a task of this one, unless another change followed `seq`.
+        """Let another replica adopt a task of this replica, unless another change followed `seq`.
 
-        It is done after what was submitted before. A replica that hands a task over is stopping and adopts none from
-        then on. Where there is no other replica, the task is adopted once there is one.
+        This happens after earlier submitted changes. A replica that hands over a task is stopping, and adopts no more
+        tasks. Without another replica, the task waits until there is one.
         """
         ...
 
@@ -131,23 +131,23 @@ class Replicas(Protocol):
         ...
 
     def note_answer(self, owner: str, message_id: str, task_id: str, answer: WrittenAnswer) -> None:
-        """Note that the answer to a message was written in full, if the message still goes to that task. It is done
-        after what was submitted before, and lost with little harm: a repeat may then be taken for one whose answer did
-        not arrive."""
+        """Note that the answer to a message was written in full, if the message still belongs to that task. This
+        happens after earlier submitted changes. Losing it does little harm: a repeat of the message then looks as if
+        its answer had not arrived."""
         ...
 
     def follow(self, task_id: str, seq: int, on_events: OnForeignEvents) -> Callable[[], None]:
-        """Call with each event after `seq` that another replica stores or has stored. Returns a function that ends it
-        at once.
+        """Call `on_events` with each event after `seq` that another replica stores or has stored. Returns a function
+        that stops the calls at once.
 
-        An event is told once it is stored, at the latest a second after, and never within this call. An event that
-        this replica stored may be told as well, or not; an event that only another epoch of it stored is told. It goes
-        on when this replica is fenced.
+        A call comes at most a second after the event is stored, and never within `follow`. Events of this replica's
+        current epoch may be included; events of its earlier epochs are. The calls continue after this replica is
+        fenced.
         """
         ...
 
     async def events_after(self, task_id: str, seq: int) -> Sequence[ForeignEvent]:
-        """What `follow` would tell of a task after event `seq`, as far as it is stored and comes in one read.
+        """The events that `follow` would deliver for a task after `seq`, as far as one read of the store has them.
 
         Raises:
             StoreError: the store cannot be reached.
@@ -155,25 +155,25 @@ class Replicas(Protocol):
         ...
 
     async def claim_session(self, name: str, idle_seconds: float) -> SessionClaim:
-        """Become the owner of a session, unless a replica that lives is. A replica that owns it already claims it anew.
+        """Become the owner of a session, unless another live replica owns it. The owner itself may claim it again.
 
-        Once its owner is gone, it is known for `idle_seconds` that there was such a session.
+        For `idle_seconds` after its owner is gone, the store remembers the session.
 
         Raises:
-            StoreConflictError: this replica was fenced, or the session ended just now. Try again.
+            StoreConflictError: this replica was fenced, or the session has just ended. Try again.
             StoreError: the store cannot be reached.
         """
         ...
 
     def end_session(self, claim: SessionClaim) -> None:
-        """Own a session no more, unless it was claimed anew. It is done soon, and lost with this replica."""
+        """Give up a session soon, unless it was claimed again. The request is lost if this replica stops before."""
         ...
 
     async def ask(self, holder: str, command: bytes) -> bytes:
-        """Ask the holder of a task, and return its reply.
+        """Send a command to the holder of a task, and return its reply.
 
         Raises:
-            HolderGoneError: the holder is gone, so its tasks have another one. Look again, and ask that one.
+            HolderGoneError: the holder is gone, so its tasks have another holder. Find the new holder and ask it.
             StoreError: the store cannot be reached.
         """
         ...

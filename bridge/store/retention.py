@@ -1,6 +1,6 @@
 """Retention: how long and how many ended tasks are kept, and the loop that evicts the others.
 
-This module knows when to evict, and how many tasks of which owner. What an eviction deletes is the store's promise.
+This module decides when to evict, and how many tasks of each owner. `Store.evict` defines what an eviction deletes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Retention:
     age_seconds: float
     """How long ended tasks are kept."""
     quota: Quota
-    """The bound on ended tasks of that age."""
+    """The bound on ended tasks within that age."""
     every_seconds: float
     """The pause between two evictions."""
 
@@ -43,10 +43,10 @@ class Retention:
 
 
 def surplus_of(ended: Mapping[str, int], quota: Quota) -> dict[str, int]:
-    """The surplus of each owner over a quota, in tasks or in bytes. `ended` is the number that each owner has.
+    """The surplus of each owner over a quota, in tasks or in bytes. `ended` has the amount of each owner.
 
-    Above the total, the owners with the most give up theirs first: an owner with many tasks never costs another owner
-    its few.
+    Above the total, the owners with the largest amounts lose tasks first, so that an owner with many tasks never costs
+    an owner with few.
     """
     counts = ended.values()
     each = min(quota.each, max(counts, default=0))
@@ -67,7 +67,7 @@ def surplus_of(ended: Mapping[str, int], quota: Quota) -> dict[str, int]:
 
 
 class EndedTask(NamedTuple):
-    """An ended task and its size in bytes. Such tuples sort in the order in which the tasks ended."""
+    """An ended task and its size in bytes. The tuples sort by the time at which the tasks ended."""
 
     status_ms: int
     task_id: str
@@ -76,7 +76,7 @@ class EndedTask(NamedTuple):
 
 
 def tasks_over_byte_quota(ended: Iterable[EndedTask], quota: Quota) -> list[str]:
-    """The ids of the ended tasks to delete so that the rest fits the quota in bytes: the oldest ones of each owner."""
+    """The ids of the tasks to delete, the oldest of each owner first, so that the rest fits the quota in bytes."""
     tasks, weights = sorted(ended), Counter[str]()
     for task in tasks:
         weights[task.owner] += task.size
@@ -90,9 +90,9 @@ def tasks_over_byte_quota(ended: Iterable[EndedTask], quota: Quota) -> list[str]
 
 
 async def evict_periodically(store: Store, retention: Retention, now_ms: Callable[[], int]) -> NoReturn:
-    """Evict at once and then every `every_seconds`, until cancelled. Of several replicas on a store, one does it.
+    """Evict at once and then every `every_seconds`, until cancelled. With replicas, only the leading one evicts.
 
-    A StoreError is logged, and the next eviction is tried as usual: a full disk must not end the loop that frees it.
+    A StoreError is logged, and the loop continues: a full disk must not end the loop that frees space.
     """
     while True:
         if store.replicas is not None and not store.replicas.leads:

@@ -1,11 +1,11 @@
-"""A store in one SQLite file. Its promises hold across a crash of the process and of the machine.
+"""A store in a SQLite file. Its promises hold across a crash of the process and of the machine.
 
 This module knows how the file is opened, owned and closed. `sqlite_writer.py` writes and `sqlite_reader.py` reads. The
-file is in write-ahead mode, so that readers and the writer never wait for each other.
+file is in write-ahead mode, so readers and the writer never wait for each other.
 
-SQLite's automatic checkpoint copies the log back into the file every 1000 pages. It runs inside a commit, and so on the
-writer's thread; the event loop never waits for it. Every read is short, so that the log can always start over, and it
-stays near 4 MB. After a burst the log is cut back to `LOG_LIMIT_BYTES`.
+SQLite's automatic checkpoint copies the log back into the file every 1000 pages. It runs inside a commit on the
+writer's thread, so the event loop never waits for it. Every read is short, so the log can always restart and stays near
+4 MB. After a burst the log is truncated to `LOG_LIMIT_BYTES`.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Synchronous: TypeAlias = Literal["full", "normal"]
-"""When a commit waits for the disk: "full" each time, "normal" only when the log is copied back. Both survive a crash
-of the process. Only "full" keeps the last commits through a crash of the machine."""
+"""When a commit waits for the disk: "full" every time, "normal" only when the log is copied back. Both survive a crash
+of the process. Only "full" keeps the last commits across a crash of the machine."""
 
 OLDEST_SQLITE: Final = (3, 33, 0)
-"""The release of 2020 that brought UPDATE FROM."""
+"""The release of 2020 that introduced UPDATE FROM."""
 
 INLINE_LIMIT_BYTES: Final = 64 * 1024
-"""The largest task that is read on the event loop, which takes 40 us. A hop to a thread and back takes 200 us. That is
-less than the 400 us and more for a task of a megabyte. A listing reads many tasks and counts the others, so it always
-runs in a thread."""
+"""The largest task that is read on the event loop, which takes 40 us. A larger task, where a megabyte takes 400 us, is
+read in a thread, which costs 200 us more. A listing reads many tasks and counts the rest, so it always runs in a
+thread."""
 
 _ENDINGS: Final = ("", "-wal", "-shm")
-"""The endings of the names of a database's files."""
+"""The suffixes of the names of a database's files."""
 
 PAGE_TASKS: Final = 64
-"""How many unfinished tasks are read at a time."""
+"""The number of unfinished tasks that are read at a time."""
 
 EVICTED_AT_ONCE: Final = 256
-"""How many tasks one transaction deletes. The bound lets changes be written in between."""
+"""The most tasks that one transaction deletes. Changes can be written between such transactions."""
 
 LOG_LIMIT_BYTES: Final = 16 * 1024 * 1024
 """The largest size that the write-ahead log keeps on the disk after a burst."""
@@ -71,7 +71,7 @@ class SQLiteStore:
     """Keeps tasks in a SQLite file, which one process owns. See `Store` for the promises."""
 
     def __init__(self, path: str | Path, *, synchronous: Synchronous = "full") -> None:
-        """Name the file. It is created when the store is entered.
+        """Name the file. Entering the store creates a missing file.
 
         Raises:
             UsageError: the path is ":memory:", or names a device.
@@ -85,17 +85,17 @@ class SQLiteStore:
         self._resources = ExitStack()
 
     async def __aenter__(self) -> Self:
-        """Own and open the file. A missing file or folder is created.
+        """Lock and open the file. A missing file or folder is created.
 
         Raises:
             StoreLockedError: another process owns the file.
             UsageError: the file cannot be opened, is not a store, was written by a newer release, or other users of
                 this machine can access it.
         """
-        # On the loop's thread, unlike a scan: nothing is served before this is done, and a cancellation
-        # cannot come between the lock and its owner.
+        # Unlike a scan, this runs on the loop's thread: nothing is served yet, and a cancellation cannot
+        # separate the lock from the store that has to release it.
         connection, file = self._open()
-        # Look-ups on the loop never wait for a scan, because each has its own connection.
+        # Look-ups on the loop never wait for a scan, because scans have another connection.
         self._scans_at_once = anyio.CapacityLimiter(1)
         hooked = self._look_ups.hooked()
         self._writer = Writer(connection, str(self._path), self._resources.close, file.loss, hooked)
@@ -117,9 +117,9 @@ class SQLiteStore:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             raise UsageError(f"SQLite {sqlite3.sqlite_version} is too old: {OLDEST_SQLITE} is needed")
         private_folder(self._path.parent)
-        # This creates the file: SQLite would make it readable by everyone. The log inherits the mode.
+        # This creates the file, because SQLite would make it readable for everyone. The log inherits the mode.
         file = stack.enter_context(own_file(self._path))
-        # Before SQLite opens them: a descriptor of a file that is closed later would release its locks.
+        # Before SQLite opens the files: closing any descriptor of a file releases all its POSIX locks.
         for ending in _ENDINGS:
             private_file(self._path.with_name(self._path.name + ending))
         connection = sqlite3.connect(
@@ -160,7 +160,7 @@ class SQLiteStore:
         if mode != "wal":
             raise UsageError(f"{self._path} is on a file system without shared memory: use a local disk")
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-        # Only macOS needs to be told that flushing means flushing.
+        # On macOS a plain fsync does not flush the drive's cache.
         connection.execute(f"PRAGMA fullfsync = {self._synchronous == 'full'}")
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute(f"PRAGMA journal_size_limit = {LOG_LIMIT_BYTES}")
@@ -171,21 +171,21 @@ class SQLiteStore:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Write and answer the submitted changes, then release the file, at most `CLOSE_SECONDS` later.
+        """Write and answer the submitted changes, then release the file, within `CLOSE_SECONDS`.
 
-        A cancellation does not cut this short.
+        A cancellation does not shorten this.
         """
-        # The writer's thread closes the connections and the lock after its last write. The writing connection
-        # is closed last: that copies the log back into the file and removes the log.
+        # The writer's thread closes the connections and the lock after its last write. It closes the writing
+        # connection last, which copies the log back into the file and removes the log.
         try:
             await self._writer.close(CLOSE_SECONDS)
         finally:
-            # Not with the block's own exception: the group would wrap it in an exception group.
+            # Without the block's own exception, which the group would wrap in an exception group.
             await self._group.__aexit__(None, None, None)
 
     @property
     def path(self) -> Path:
-        """Where the file is, or will be."""
+        """The path of the file, which may not exist yet."""
         return self._path
 
     def submit(self, change: Change, done: OnStored) -> None:
@@ -193,7 +193,7 @@ class SQLiteStore:
         self._writer.submit(change, done)
 
     async def load(self, task_id: str) -> StoredTask | None:
-        """The task with this id, whoever owns it; None if there is none.
+        """The task with this id, of any owner; None if there is none.
 
         Raises:
             StoreError: the file cannot be read. All reads raise it.
@@ -206,7 +206,7 @@ class SQLiteStore:
         return await self._scan(partial(self._scans.task, task_id))
 
     async def list(self, query: Query) -> TaskPage:
-        """One page of the owner's tasks."""
+        """A page of the owner's tasks, or of the tasks of all owners."""
         return await self._scan(partial(self._scans.listing, query))
 
     async def context_owner(self, context_id: str) -> str | None:
@@ -223,11 +223,11 @@ class SQLiteStore:
 
     @property
     def outbox(self) -> SQLiteOutbox:
-        """The webhooks of the tasks, and what is to be sent to them."""
+        """The webhooks of the tasks, and the events still to be sent to them."""
         return self._outbox
 
     async def unfinished(self) -> AsyncIterator[StoredTask]:
-        """Every unfinished task, oldest first, in its state when its page is read."""
+        """Yield every unfinished task, oldest first. Each task has the state that it had when its page was read."""
         after: Cursor | None = None
         while page := await self._scan(partial(self._scans.unfinished, after, PAGE_TASKS)):
             for task in page:
@@ -235,14 +235,14 @@ class SQLiteStore:
             after = Cursor(page[-1].origin.created_ms, page[-1].task_id)
 
     async def waiting(self, states: Collection[str]) -> Mapping[str, int]:
-        """The unfinished tasks in one of these states: their ids, with the `status_ms` of each."""
+        """The ids of the unfinished tasks in one of these states, each with its `status_ms`."""
         return await self._scan(partial(self._scans.waiting, states))
 
     async def evict(self, ended_before_ms: int, quota: Quota) -> int:
-        """Delete ended tasks that are too old or beyond a quota, and return how many.
+        """Delete ended tasks that are too old or beyond a quota, and return their number.
 
         Raises:
-            StoreError: the store cannot write. Tasks that were deleted before stay deleted.
+            StoreError: the store cannot write. Tasks deleted before the error stay deleted.
         """
         aged = await self._scan(partial(self._scans.count_aged, ended_before_ms))
         evicted = await self._evict_oldest(None, aged)
@@ -273,7 +273,7 @@ class SQLiteStore:
 
     @property
     def failure(self) -> str | None:
-        """Why the store cannot write, in words; None while it can."""
+        """The reason why the store cannot write; None while it can."""
         return self._writer.failure
 
     async def probe(self) -> bool:
@@ -285,7 +285,7 @@ class SQLiteStore:
         return True
 
     async def check(self) -> None:
-        """Check that the file is still the one that was opened, by a transaction that changes nothing."""
+        """Check, with a transaction that changes nothing, that the opened file still exists at its path."""
         with suppress(StoreError):
             await self._writer.run(lambda _: 0)
 

@@ -1,11 +1,12 @@
 """Writes a batch of changes to the tables of a SQLite store with few statements.
 
-This module knows the tables and what a change does to them. It must not know threads, nor begin or end a transaction.
+This module knows the tables and what a change does to them. It must not know threads, and never begins or ends a
+transaction.
 
-Every statement releases the interpreter lock and has to win it back from the event loop. That can take far longer than
-the statement if the loop never pauses. So a batch is folded in Python, and then each table gets one statement for up to
-64 rows. An executemany does not help: it releases the lock once for each row. Events that a later snapshot in the batch
-covers are never written.
+Every statement releases the interpreter lock and has to get it back from the event loop, which can take far longer than
+the statement if the loop is busy. So Python combines the changes of a batch first, and then each table gets one
+statement for up to 64 rows. `executemany` would not help: it releases the lock for each row. Events that a later
+snapshot in the batch covers are never written.
 """
 
 from __future__ import annotations
@@ -26,30 +27,30 @@ Cell: TypeAlias = "str | int | bytes | None"
 SqlRow: TypeAlias = "tuple[Cell, ...]"
 
 ROWS_PER_STATEMENT: Final = 64
-"""The most rows of one statement. A larger one saves nothing measurable, and takes longer to prepare."""
+"""The most rows of a statement. A larger statement saves nothing measurable, and takes longer to prepare."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """SQL over `{rows}`: a VALUES list of rows of `width` cells."""
+    """SQL in which `{rows}` stands for a VALUES list of rows with `width` cells each."""
 
     sql: str
     width: int
 
     def run(self, connection: sqlite3.Connection, rows: Sequence[SqlRow]) -> int:
-        """Run the statement for these rows, and return the number of stored rows that it changed."""
+        """Run the statement with these rows, and return the number of stored rows that it changed."""
         return sum(connection.execute(sql, cells).rowcount for sql, cells in self._prepared(rows))
 
     def fetch(self, connection: sqlite3.Connection, rows: Sequence[SqlRow]) -> Iterator[tuple[Any, ...]]:
-        """The rows that the statement selects for these rows."""
+        """Yield the rows that the statement selects, given `rows`."""
         for sql, cells in self._prepared(rows):
             yield from connection.execute(sql, cells).fetchall()
 
     def _prepared(self, rows: Sequence[SqlRow]) -> Iterator[tuple[str, list[Cell]]]:
-        """The SQL text and its cells, for up to 64 rows each.
+        """Yield the SQL text and its cells, for up to 64 rows at a time.
 
-        Lists are padded with rows of NULL to a power of two. So seven texts serve every length, and stay in the
-        connection's statement cache. Every statement below ignores a row of NULL.
+        The lists are padded to a power of two with rows of NULL, so that seven texts serve every length and stay in the
+        connection's statement cache. Every statement below ignores rows of NULL.
         """
         marks = f"({','.join('?' * self.width)})"
         for start in range(0, len(rows), ROWS_PER_STATEMENT):
@@ -61,7 +62,7 @@ class Statement:
 
 
 _INTO: Final = "INTO {table} SELECT * FROM (VALUES {{rows}}) WHERE column1 IS NOT NULL"
-# With OR ROLLBACK, SQLite needs no journal to undo half a statement; the transaction is given up anyway.
+# With OR ROLLBACK, SQLite needs no journal to undo a part of a statement; a fault ends the transaction anyway.
 _INSERT_TASKS: Final = Statement("INSERT OR ROLLBACK " + _INTO.format(table="tasks"), 7)
 _KEEP_SNAPSHOTS: Final = Statement(
     "INSERT OR ROLLBACK "
@@ -109,7 +110,7 @@ _CONTEXT_OWNERS: Final = Statement(
 
 
 def read_positions(connection: sqlite3.Connection, task_ids: Iterable[str]) -> dict[str, TaskPosition]:
-    """The positions of those of the tasks that are stored."""
+    """The positions of these tasks, without the tasks that are not stored."""
     rows = _POSITIONS.fetch(connection, [(task_id,) for task_id in task_ids])
     return {
         task_id: TaskPosition(owner, seq, snapshot_seq, bool(ended))
@@ -118,13 +119,13 @@ def read_positions(connection: sqlite3.Connection, task_ids: Iterable[str]) -> d
 
 
 def read_context_owners(connection: sqlite3.Connection, context_ids: Iterable[str]) -> dict[str, str]:
-    """The owners of those of the contexts that have a task."""
+    """The owners of these contexts, without the contexts that have no task."""
     return dict(_CONTEXT_OWNERS.fetch(connection, [(context_id,) for context_id in context_ids]))
 
 
 def delete_tasks(connection: sqlite3.Connection, task_ids: Iterable[str]) -> int:
-    """Delete tasks and all their rows, and return the number of deleted tasks. Those stay of which something is still
-    to be sent."""
+    """Delete tasks and all their rows, and return the number of deleted tasks. Tasks with events still to be sent
+    stay."""
     rows = [(task_id,) for task_id in task_ids]
     kept = set(_WITH_ROWS.fetch(connection, rows))
     rows = [row for row in rows if row not in kept]
@@ -137,7 +138,7 @@ def insert_tasks(connection: sqlite3.Connection, tasks: Iterable[WholeTask]) -> 
     """Insert tasks of another store, in the open transaction.
 
     Raises:
-        sqlite3.Error: a row cannot be written, or is there.
+        sqlite3.Error: a row cannot be written, or exists already.
     """
     rows: dict[Statement, list[SqlRow]] = {}
     for whole in tasks:
@@ -171,7 +172,7 @@ def webhook_row(webhook: Webhook) -> SqlRow:
 
 @dataclass(slots=True)
 class Batch:
-    """The rows of a batch of changes, collected change by change and written once."""
+    """The rows of a batch of changes, collected change by change and written together."""
 
     positions: dict[str, TaskPosition]
     """The stored positions of the batch's tasks, updated with each added change."""
@@ -180,7 +181,7 @@ class Batch:
     hooked: set[str] = field(default_factory=set)
     """The tasks that may have webhooks, updated with each added change."""
     pushed: set[str] = field(default_factory=set)
-    """The tasks whose events went into the outbox, if they have webhooks."""
+    """The tasks that may have new rows in the outbox."""
     _tasks: dict[str, SqlRow] = field(default_factory=dict)
     _heads: dict[str, SqlRow] = field(default_factory=dict)
     _snapshots: dict[str, SqlRow] = field(default_factory=dict)

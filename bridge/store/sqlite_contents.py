@@ -1,7 +1,7 @@
 """All that a SQLite store keeps, for a file that no bridge has open. See `StoreContents`.
 
-This module knows pages of whole tasks and one long transaction; each step runs in a thread. `sqlite.py` opens and owns
-the file.
+This module reads and writes pages of whole tasks in one long transaction; each step runs in a thread. `sqlite.py` opens
+and locks the file.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ T = TypeVar("T")
 
 _PAGE_TASKS: Final = 256
 _PAGE_BYTES: Final = 8 * 1024 * 1024
-"""The bounds of a page. A task may be larger."""
+"""The bounds of a page. A single task may be larger."""
 
 
 def unchanged(path: Path, stack: ExitStack) -> sqlite3.Connection:
-    """A connection that reads a file and never changes it. Tables of an older release are brought to this one in a
-    copy, which lives as long as the connection.
+    """A connection that reads a file and never changes it. Tables of an older release are updated in a copy, which
+    lives as long as the connection.
 
     Raises:
         UsageError: the file was written by a newer release, or is not a store.
         sqlite3.Error: the file cannot be read.
     """
     log = path.with_name(f"{path.name}-wal")
-    # Only a crash leaves a log with something in it. To read one, SQLite makes files beside it.
+    # Only a crash leaves a log that is not empty. To read such a log, SQLite makes files beside it.
     has_log = log.exists() and log.stat().st_size > 0
     connection = _connect(f"{path.as_uri()}?{'mode=ro' if has_log else 'immutable=1'}")
     stack.callback(connection.close)
@@ -50,7 +50,7 @@ def unchanged(path: Path, stack: ExitStack) -> sqlite3.Connection:
         raise UsageError(f"{path} holds no tasks: it is an empty file")
     if version == len(STEPS):
         return connection
-    copy = _connect("")  # a file in the folder for temporary ones, which SQLite deletes
+    copy = _connect("")  # a temporary file, which SQLite deletes
     stack.callback(copy.close)
     connection.backup(copy)
     migrate(copy, path)
@@ -58,9 +58,9 @@ def unchanged(path: Path, stack: ExitStack) -> sqlite3.Connection:
 
 
 def require_usable(path: Path) -> None:
-    """Refuse a file that a start could not use, without making or locking anything: a bridge may run on it.
+    """Refuse a file that a bridge could not use, without creating or locking anything, because a bridge may use it now.
 
-    Not in the process of that bridge, which would lose SQLite's locks (see `lock.py`).
+    Never call this in the process of that bridge, which would lose SQLite's locks (see `file_lock.py`).
 
     Raises:
         UsageError: the file or its folder cannot be used.
@@ -94,10 +94,10 @@ class SQLiteContents:
 
     @asynccontextmanager
     async def in_one_transaction(self, *, writes: bool) -> AsyncIterator[Self]:
-        """Keep all that is added in the block, or nothing if it ends with an exception.
+        """Keep all tasks added in the block, or none if it ends with an exception.
 
         Raises:
-            StoreError: what was added cannot be kept.
+            StoreError: the added tasks cannot be kept.
         """
         execute = self._connection.execute
         await self._run(lambda: execute("BEGIN IMMEDIATE" if writes else "BEGIN"))
@@ -115,7 +115,7 @@ class SQLiteContents:
         return int(number)
 
     async def tasks(self) -> AsyncIterator[WholeTask]:
-        """Every task, in the order of the ids."""
+        """Yield every task, ordered by id."""
         after = ""
         while page := await self._page(after):
             for task in page:
@@ -126,7 +126,7 @@ class SQLiteContents:
         return await self._run(lambda: read_whole_tasks(self._connection, after, _PAGE_TASKS, _PAGE_BYTES))
 
     async def add(self, tasks: Sequence[WholeTask]) -> None:
-        """Add tasks whose ids are not there yet.
+        """Add tasks with new ids.
 
         Raises:
             StoreError: the file cannot keep them.

@@ -1,7 +1,7 @@
-# ruff: noqa: S608 - the text of every statement stands here; values are bound
+# ruff: noqa: S608 - every statement is a text of this module; values are bound
 """The outbox of a SQLite store. See `Outbox`.
 
-What changes it runs on the writer's thread, in order with the changes of tasks.
+Writes run on the writer's thread, in order with the changes of tasks.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from bridge.store.sqlite_writer import Writer
 
 _NO_TASK, _TOO_MANY_OF_TASK, _TOO_MANY_OF_OWNER, _RUNS, _ENDED = range(5)
-"""How adding a webhook went: the writer's jobs return numbers."""
+"""The outcomes of adding a webhook, as numbers because the writer's jobs return numbers."""
 
 _OF_KEY: Final = " WHERE task_id = ? AND webhook_id = ?"
 
 
 class SQLiteOutbox:
-    """The webhooks of the tasks in a file, and what is to be sent to them."""
+    """The webhooks of the tasks in a file, and the events still to be sent to them."""
 
     def __init__(self, writer: Writer, reader: Reader) -> None:
         self._writer = writer

@@ -1,8 +1,8 @@
-# ruff: noqa: S608 - the text of every statement stands here; values are bound
+# ruff: noqa: S608 - every statement is a text of this module; values are bound
 """Reads a SQLite store: rows to records, on a read-only connection.
 
-This module knows the queries. Each read is one transaction, so that a task and its events are of one moment. No cursor
-stays open after a read: a reader that lingers would keep the write-ahead log from being reused.
+This module knows the queries. Each read is one transaction, so that a task and its events are consistent. No cursor
+stays open after a read, because an open cursor would keep SQLite from reusing the write-ahead log.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _WEIGHT: Final = (
 _NOTHING_TO_SEND: Final = "task_id NOT IN (SELECT task_id FROM outbox)"
 _AGED: Final = f"SELECT count(*) FROM tasks WHERE ended = 1 AND status_ms < ? AND {_NOTHING_TO_SEND}"
 _ENDED: Final = f"SELECT owner, count(*) FROM tasks WHERE ended = 1 AND {_NOTHING_TO_SEND} GROUP BY owner"
-# This scans all snapshots, whose lengths are stored in front of them. A look-up by key would read a snapshot whole.
+# This scans all snapshots, because their lengths are stored before them. A look-up by key would read whole snapshots.
 _ENDED_SIZES: Final = (
     "SELECT status_ms, task_id, owner, length(snapshot)"
     f" FROM snapshots CROSS JOIN tasks USING (task_id) WHERE ended = 1 AND {_NOTHING_TO_SEND}"
@@ -76,13 +76,13 @@ _COUNTED: Final = (
 
 
 class Reader:
-    """One read-only connection. Its methods block; a lock lets one thread in at a time."""
+    """A read-only connection. Its methods block; a lock admits one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         """Open the connection.
 
         Raises:
-            sqlite3.Error: the file is not there or cannot be read.
+            sqlite3.Error: the file does not exist or cannot be read.
         """
         uri = f"{path.absolute().as_uri()}?mode=ro"
         self._path = path
@@ -126,7 +126,7 @@ class Reader:
             return None if row is None else _stored(connection, row)
 
     def listing(self, query: Query) -> TaskPage:
-        """One page of the owner's tasks, or of the tasks of all."""
+        """A page of the owner's tasks, or of the tasks of all owners."""
         matches, cells = _conditions(query)
         page, page_cells = matches, [*cells]
         if query.after is not None:
@@ -137,7 +137,7 @@ class Reader:
             count = "coalesce(sum(tasks), 0) FROM counts" if _is_counted(query) else "count(*) FROM tasks"
             (total,) = connection.execute(f"SELECT {count} WHERE {matches}", cells).fetchone()
             if query.owner is None:
-                # No index has the order. So the ids are sorted alone, and not with the snapshots.
+                # No index has this order, so only the ids are sorted, and not the snapshots.
                 page = f"task_id IN (SELECT task_id FROM tasks WHERE {page}) {_NEWEST_FIRST}"
                 page_cells.append(query.limit + 1)
             rows = connection.execute(f"{_TASKS} WHERE {page}", [*page_cells, query.limit + 1]).fetchall()
@@ -161,7 +161,7 @@ class Reader:
     def unfinished(self, after: Cursor | None, limit: int) -> Sequence[StoredTask]:
         """Up to `limit` unfinished tasks, oldest first, after a position in that order.
 
-        Here `after.status_ms` is the time at which a task was created.
+        Here `after.status_ms` is the creation time of a task.
         """
         position = (-1, "") if after is None else (after.status_ms, after.task_id)
         with self._moment() as connection:
@@ -169,7 +169,7 @@ class Reader:
             return [_stored(connection, row) for row in rows]
 
     def waiting(self, states: Collection[str]) -> dict[str, int]:
-        """The unfinished tasks in one of these states: their ids, with the `status_ms` of each."""
+        """The ids of the unfinished tasks in one of these states, each with its `status_ms`."""
         marks = ", ".join("?" * len(states))
         sql = f"SELECT task_id, status_ms FROM tasks WHERE ended = 0 AND state IN ({marks})"
         with self._moment() as connection:
@@ -192,18 +192,18 @@ class Reader:
             return [EndedTask(*row) for row in connection.execute(_ENDED_SIZES).fetchall()]
 
     def webhooks(self, task_id: str) -> Sequence[Webhook]:
-        """The webhooks of a task, the oldest first."""
+        """The webhooks of a task, oldest first."""
         sql = f"{_WEBHOOKS} WHERE task_id = ? ORDER BY made_ms, webhook_id"
         with self._moment() as connection:
             return [webhook_from(row) for row in connection.execute(sql, (task_id,)).fetchall()]
 
     def count_webhooks(self, owner: str) -> int:
-        """The number of webhooks of an owner to which something is or will be sent."""
+        """The number of an owner's webhooks with events to send, now or later."""
         with self._moment() as connection:
             return count_webhooks(connection, owner)
 
     def waiting_webhooks(self, task_ids: Collection[str] | None) -> Sequence[WaitingWebhook]:
-        """The webhooks that rows wait for: those of some tasks, or of all."""
+        """The webhooks with waiting rows, for these tasks or for all tasks."""
         ids = sorted(task_ids or ())
         some = "" if task_ids is None else f" WHERE task_id IN ({', '.join('?' * len(ids))})"
         found = []
@@ -228,7 +228,7 @@ class Reader:
             return {task_id for (task_id,) in connection.execute(sql).fetchall()}
 
     def oldest_ended(self, owner: str | None, limit: int) -> Sequence[str]:
-        """The ids of the `limit` ended tasks that ended first, of one owner or of all."""
+        """The ids of up to `limit` tasks that ended first, of an owner or of all owners."""
         sql, cells = (_OLDEST_ENDED, [limit]) if owner is None else (_OLDEST_ENDED_OF, [owner, limit])
         with self._moment() as connection:
             return [row[0] for row in connection.execute(sql, cells).fetchall()]
@@ -237,8 +237,8 @@ class Reader:
 def read_whole_tasks(
     connection: sqlite3.Connection, after: str, limit: int, most_bytes: int
 ) -> list[WholeTask]:
-    """Tasks with all that is kept for them, in the order of their ids, after one of them: at most `limit`, and none
-    more once they have so many bytes."""
+    """Tasks with all that is kept for them, ordered by id, after the id `after`: at most `limit`, and no more tasks
+    after they have `most_bytes`."""
     tasks: list[WholeTask] = []
     size = 0
     for (task_id,) in connection.execute(_IDS, (after, limit)).fetchall():
@@ -254,13 +254,13 @@ def read_whole_tasks(
 
 
 def count_webhooks(connection: sqlite3.Connection, owner: str) -> int:
-    """The number of webhooks of an owner to which something is or will be sent."""
+    """The number of an owner's webhooks with events to send, now or later."""
     (number,) = connection.execute(_COUNTED, (owner,)).fetchone()
     return int(number)
 
 
 def webhook_from(row: tuple[Any, ...]) -> Webhook:
-    """A webhook of its cells."""
+    """The webhook in a row."""
     task_id, webhook_id, owner, made_ms, config, attempts, due_ms, failure, is_given_up = row
     key = WebhookKey(task_id, webhook_id)
     return Webhook(key, owner, made_ms, config, attempts, due_ms, failure, bool(is_given_up))
@@ -275,12 +275,12 @@ def _kept_webhooks(connection: sqlite3.Connection, task_id: str) -> Iterator[Kep
 
 
 def _is_counted(query: Query) -> bool:
-    """Whether the numbers of tasks that are kept by owner and state answer how many match."""
+    """Whether the table of counts by owner and state gives the number of matches."""
     return query.context_id is None and query.status_from_ms is None
 
 
 def _conditions(query: Query) -> tuple[str, list[str | int]]:
-    # The plus keeps the query planner from reading all tasks of the owner to find those of one context.
+    # The plus keeps the query planner from reading all tasks of the owner to find the tasks of a context.
     owner = "owner = ?" if query.context_id is None else "+owner = ?"
     conditions: list[tuple[str, str | int | None]] = [
         (owner, query.owner),

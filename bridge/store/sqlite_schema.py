@@ -1,7 +1,7 @@
 """The tables of a SQLite store, and their versions.
 
-The file holds the number of steps that made it, in `user_version`. A later release adds a step at the end of `STEPS`.
-A released step never changes.
+`user_version` in the file holds the number of steps that made its tables. A later release adds a step at the end of
+`STEPS`. A released step never changes.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ CREATE TABLE messages (
 CREATE INDEX messages_of_task ON messages (task_id);
 """
 
-# Without the index and the counts, a listing of a state that no task has, and the number of an owner's tasks, read all
-# tasks of the owner: some 40 ms for 500,000. A snapshot of more than 1,000 bytes took a page of its own in a table
-# without row ids: 4,700 bytes for 1,200, and three times the time to write and to read it.
+# The index and the counts avoid reading all tasks of an owner (40 ms for 500,000) to list a state that no task has, or
+# to count the owner's tasks. In a table without row ids, a snapshot of more than 1,000 bytes took a whole page: 4,700
+# bytes for 1,200, and three times the time to write and to read.
 _FOR_MANY: Final = """
 CREATE TABLE snapshots_by_row (
     task_id TEXT NOT NULL PRIMARY KEY,
@@ -143,7 +143,7 @@ def version_of(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Bring a file's tables to this release's version, in one transaction.
+    """Update a file's tables to this release's version, in one transaction.
 
     Raises:
         UsageError: the file was written by a newer release, or is not a store.
@@ -156,6 +156,6 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def touch(connection: sqlite3.Connection) -> int:
-    """Write the file's version again, which is the smallest possible write. Returns 0."""
+    """Write the file's version again: the smallest possible write. Returns 0."""
     connection.execute(f"PRAGMA user_version = {len(STEPS)}")
     return 0

@@ -1,17 +1,17 @@
 """The writer of a SQLite store: one thread, and one transaction for all queued changes.
 
-A commit costs one wait for the disk, however much is in it, so changes share it. The changes that are submitted in one
-turn of the event loop reach the thread together. The thread takes all that is queued, decides which changes follow,
-writes those in one transaction, and answers with one call to the loop. A change that does not follow is refused alone.
-A transaction that fails refuses its whole batch.
+A commit waits for the disk once, regardless of its size, so changes share commits. The changes submitted in one turn of
+the event loop reach the thread together. The thread takes the whole queue, decides which changes follow, writes them in
+one transaction, and answers with one call to the loop. It refuses a change that does not follow, and the whole batch if
+the transaction fails.
 
     submit -> _pending -> (end of the turn) -> _queue -> thread: BEGIN, fold, write, COMMIT -> _answers -> deliver: done
 
-A task, `deliver`, calls back with the answers, and not a bare callback of the loop: a callback may start another task
-or read the clock, and anyio allows both only inside a task.
+The task `deliver` makes the callbacks, because a callback may start another task or read the clock, and anyio allows
+both only inside a task, not in a bare callback of the loop.
 
-The thread owns the connection, `_positions`, `_hooked`, `_lost` and `_trouble`; the loop owns all else. The file has
-one owner (`lock.py`), so what the thread remembers of a task between two batches agrees with the file.
+The thread owns the connection, `_positions`, `_hooked`, `_lost` and `_trouble`; the loop owns all else. Only one
+process owns the file (`file_lock.py`), so the thread's memory of a task between two batches agrees with the file.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FULL: Final = 13
-"""SQLITE_FULL, as https://www.sqlite.org/rescode.html has it."""
+"""SQLITE_FULL (https://www.sqlite.org/rescode.html)."""
 
 REMEMBERED_TASKS: Final = 50_000
-"""How many unfinished tasks the thread remembers, about 20 MB. Above that it reads their positions again."""
+"""The most unfinished tasks whose positions the thread remembers, about 20 MB. Above that it reads them again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class _WriteJob:
 _Item: TypeAlias = "_Submitted | _WriteJob"
 _Answer: TypeAlias = "tuple[OnStored, Exception | None]"
 _Answers: TypeAlias = "tuple[Sequence[_Answer], str | None]"
-"""The answers to a batch, and why the store cannot write, if it cannot."""
+"""The answers to a batch, and why the store cannot write, or None."""
 
 
 class _LostError(Exception):
@@ -74,7 +74,7 @@ class _LostError(Exception):
 class Writer:
     """Writes changes in the order of their submission.
 
-    All methods are for the event loop's thread. The owner must run `deliver` in a task.
+    Call all methods on the event loop's thread. The owner must run `deliver` in a task.
     """
 
     def __init__(
@@ -88,13 +88,13 @@ class Writer:
         """Start the thread. `name` names the store in messages.
 
         The thread calls `release` after its last use of the connection. It calls `loss` before and after each
-        transaction, and so after each checkpoint; `loss` returns words if the file was lost. From then on nothing is
-        written, and the transaction in question is not acknowledged. `hooked` are the unfinished tasks with webhooks.
+        transaction, and so after each checkpoint. If the file was lost, `loss` returns a message: then the current
+        transaction is not acknowledged, and nothing more is written. `hooked` are the unfinished tasks with webhooks.
         """
         self.on_rows: OnRows = lambda _: None
-        """Told which tasks have new rows in the outbox."""
+        """Called with the tasks that have new rows in the outbox."""
         self.failure: str | None = None
-        """Why the last transaction failed, in words; None after a success."""
+        """Why the last transaction failed; None after a success."""
         self._connection = connection
         self._name = name
         self._loop = asyncio.get_running_loop()
@@ -110,7 +110,7 @@ class Writer:
         self._positions: dict[str, TaskPosition] = {}
         self._hooked = hooked or set()
         self._trouble: str | None = None
-        # A daemon, so that a disk that hangs for good cannot keep the process from ending.
+        # A daemon thread, so that a disk that hangs forever cannot keep the process from ending.
         self._thread = threading.Thread(target=self._work, name=f"writer of {name}", daemon=True)
         self._thread.start()
 
@@ -122,9 +122,9 @@ class Writer:
         self._queue_item(_Submitted(change, done))
 
     async def run(self, job: Callable[[sqlite3.Connection], int], *, hooks: str | None = None) -> int:
-        """Run a function that writes, in a transaction of its own, in order with the changes. Returns its result.
+        """Run a function that writes, in its own transaction, in order with the changes. Returns its result.
 
-        `hooks` is the task that gets a webhook by it.
+        `hooks` is the task that gets a webhook from the function.
 
         Raises:
             StoreError: the store cannot write, or is closed.
@@ -148,8 +148,8 @@ class Writer:
     async def close(self, wait_seconds: float) -> None:
         """Write and answer all queued changes, and end the thread.
 
-        Neither the cancellation of a scope nor a bare `Task.cancel` shortens the wait; the latter is raised again
-        afterwards. If the disk takes longer than `wait_seconds`, the thread is left behind.
+        Neither the cancellation of a scope nor a bare `Task.cancel` shortens the wait; after the wait, the latter is
+        raised again. If the disk takes longer than `wait_seconds`, the thread is abandoned.
         """
         self._closing = True
         self._hand_over()
@@ -171,7 +171,7 @@ class Writer:
             raise cancelled
 
     async def deliver(self) -> None:
-        """Call back with the outcomes of changes until the thread has ended. A cancellation does not cut this short."""
+        """Call back with the outcomes of changes until the thread has ended. A cancellation does not shorten this."""
         with self._delivery:
             while (told := await self._answers.get()) is not None:
                 answers, self.failure = told
@@ -179,7 +179,7 @@ class Writer:
                     _deliver(done, error)
             self._stopped.set_result(None)
 
-    # From here on, the methods run in the thread.
+    # The methods below run in the thread.
 
     def _work(self) -> None:
         try:
@@ -200,7 +200,7 @@ class Writer:
                 self._tell((answers, self._trouble))
 
     def _take(self) -> tuple[list[_Item], bool]:
-        """All queued items, at least one entry of the queue, and whether the writer is to end after them."""
+        """Wait for an entry of the queue. Returns all queued items, and whether the writer must end after them."""
         items: list[_Item] = []
         entry = self._queue.get()
         with suppress(queue.Empty):
@@ -211,7 +211,9 @@ class Writer:
         return items, False
 
     def _tell(self, answers: _Answers | None) -> None:
-        with suppress(RuntimeError):  # the loop was closed before the writer, so nobody waits for the answers
+        with suppress(
+            RuntimeError
+        ):  # the loop was closed before the writer, so nothing waits for the answers
             self._loop.call_soon_threadsafe(self._answers.put_nowait, answers)
 
     def _keep(self, batch: Sequence[_Submitted]) -> list[_Answer]:
@@ -221,7 +223,7 @@ class Writer:
                 answers = self._write(batch)
         except Exception as exc:  # noqa: BLE001 - every caller of the batch gets it
             if len(batch) > 1 and not _is_storage_fault(exc):
-                # Text that is not Unicode, or bytes beyond SQLite's limit: the other changes must not suffer.
+                # Invalid Unicode, or bytes beyond SQLite's limit, in one change must not refuse the others.
                 return [answer for item in batch for answer in self._keep([item])]
             self._log_first("changes cannot be stored", exc)
             return [(item.done, self._refusal(exc)) for item in batch]
@@ -250,12 +252,12 @@ class Writer:
         return answers
 
     def _tell_of_rows(self, task_ids: set[str], error: Exception | None) -> None:
-        """Called in the loop, once the rows are written."""
+        """Called in the loop after the rows are written."""
         if error is None:
             self.on_rows(task_ids)
 
     def _forget(self, batch: Sequence[_Submitted]) -> None:
-        """Forget the positions of ended tasks, which no change can follow."""
+        """Forget the positions of ended tasks, because no change can follow them."""
         if len(self._positions) > REMEMBERED_TASKS:
             self._positions.clear()
         for item in batch:
@@ -288,7 +290,7 @@ class Writer:
             self._require_file()
         except BaseException:
             self._positions.clear()
-            # After some failures SQLite has rolled back by itself; a disk that is gone may fail this as well.
+            # After some failures SQLite has rolled back itself; on a lost disk the rollback may fail too.
             with suppress(sqlite3.Error):
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -300,8 +302,8 @@ class Writer:
             raise _LostError(f"{self._lost}, so nothing more is kept until the bridge is restarted")
 
     def _log_first(self, what: str, cause: Exception) -> None:
-        """Log what failed, unless it has since the last success. A full or broken disk needs no traceback: it is not in
-        this code."""
+        """Log a failure if it is the first since the last success. A full or broken disk needs no traceback, because
+        the fault is not in this code."""
         if self._trouble is None:
             if getattr(cause, "sqlite_errorcode", None) == _FULL:
                 words = "the disk is full: %s takes no changes, and new work is refused until there is room"
@@ -330,9 +332,9 @@ def _deliver(done: OnStored, error: Exception | None) -> None:
 
 
 def _is_storage_fault(exc: Exception) -> bool:
-    """Whether the file or the disk is at fault, and not a value of a change.
+    """Whether the fault is in the file or the disk, and not in a value of a change.
 
-    SQLite reports a damaged file as a plain DatabaseError. The other subclasses of DatabaseError concern one value.
+    SQLite reports a damaged file as a plain DatabaseError. The other subclasses of DatabaseError concern a value.
     """
     return isinstance(exc, (sqlite3.OperationalError, _LostError)) or type(exc) is sqlite3.DatabaseError
 

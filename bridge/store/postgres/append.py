@@ -1,11 +1,10 @@
-"""One group of changes as one transaction: which of them follow, and the rows that they become.
+"""Stores a group of changes in one transaction: decides which changes follow, and writes their rows.
 
 This module knows the statements of the writer. It must not know queues, tasks or connections that break.
 
-The transaction locks the fence of its epoch first, and then the rows that it judges by, in the order of their keys. It
-takes two round trips, or three where a message came to a task that was there: one begins, locks and reads, and the last
-one writes and commits.
-A row that another replica stored in between is a violation of its key.
+The transaction locks the fence of its epoch first, and then the rows that decide, ordered by key. It takes two round
+trips, one to begin, lock and read, and one to write and commit; a message to an existing task takes a third.
+If another replica stores the same row in between, the write violates the row's key.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ if TYPE_CHECKING:
 
 
 class FencedError(Exception):
-    """This epoch is gone: another replica took this one for dead, and holds its tasks now."""
+    """This epoch is gone: another replica took this replica for dead, and holds its tasks now."""
 
 
 NOBODY: Final = 0
-"""The holder of a task that is handed over: no epoch, so that it is adopted like one of the dead."""
+"""The holder of a task that is handed over. It is no epoch, so that a replica adopts the task like a dead replica's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Lets a task rest, or hands it over to `NOBODY`, unless a change followed `seq`."""
+    """An entry that lets a task rest, or hands it over to `NOBODY`, unless a change followed `seq`."""
 
     task_id: str
     seq: int
@@ -48,7 +47,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """Notes that the answer to a message was written, if the message still goes to this task."""
+    """An entry that notes that the answer to a message was written, if the message still belongs to this task."""
 
     owner: str
     message_id: str
@@ -61,7 +60,7 @@ Outcome: TypeAlias = "Exception | None"
 MessageOf: TypeAlias = tuple[str, str]
 """An owner and a message id."""
 
-# The database itself ends a transaction whose replica stands still: nobody could fence that replica before.
+# The database itself ends a transaction whose replica stalls: until then no other replica could fence it.
 _FENCE: Final = """
     SELECT set_config('idle_in_transaction_session_timeout', %s, true)
     FROM {ns}.epochs WHERE epoch = %s AND NOT gone FOR SHARE"""
@@ -125,13 +124,13 @@ _COUNT: Final = """
 
 @dataclass(slots=True)
 class _Row:
-    """A task as the transaction goes on."""
+    """The state of a task within the transaction."""
 
     position: TaskPosition
     state: str
     holder: int | None
     weight: int
-    """The bytes of its snapshot, and of the worker's."""
+    """The bytes of its snapshot."""
     hooked: bool = False
     """Whether it may have webhooks."""
 
@@ -145,9 +144,9 @@ class _Group:
     contexts: dict[str, str]
     messages: dict[MessageOf, str]
     kept: dict[tuple[str, int], bytes]
-    """What this epoch stored of these events. Empty unless an earlier commit of this group is in doubt."""
+    """The events of this group that this epoch has stored. Empty unless an earlier commit of the group is in doubt."""
     refused: set[str] = field(default_factory=set)
-    """The tasks of which a change was refused: nothing of them follows."""
+    """The tasks with a refused change. Their later changes are refused too."""
     new_tasks: dict[str, Change] = field(default_factory=dict)
     new_contexts: dict[str, str] = field(default_factory=dict)
     new_messages: dict[MessageOf, Change] = field(default_factory=dict)
@@ -164,7 +163,7 @@ class _Group:
     weights: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
 
     def add(self, entry: Entry) -> Outcome:
-        """Add an entry. Returns why it is refused, or None."""
+        """Add an entry. Returns the reason if it is refused, else None."""
         if isinstance(entry, Release):
             self._release(entry)
             return None
@@ -224,7 +223,7 @@ class _Group:
         self._count(row, before)
 
     def _note_message(self, change: Change, owner: str, *, is_held: bool) -> None:
-        """Note where a message goes. The change of a task's holder is never refused for it."""
+        """Note which task gets a message. The change of a task's holder is never refused because of its message."""
         if change.message is None:
             return
         key = owner, change.message.message_id
@@ -258,15 +257,15 @@ async def append(
     seconds: float,
     in_doubt: bool,
 ) -> list[Outcome]:
-    """Store the changes that follow, in one transaction. Returns for each why it was refused, or None.
+    """Store the changes that follow, in one transaction. Returns an outcome for each entry: the refusal, or None.
 
-    `seconds` is how long the database waits for this replica in the middle of the transaction. `in_doubt` says that an
-    earlier commit of these changes may have worked: those that are stored are not refused.
+    `seconds` is how long the database waits for this replica within the transaction. With `in_doubt` an earlier commit
+    of these changes may have worked, and changes that are stored already are not refused.
 
     Raises:
         FencedError: this epoch is gone. Nothing was stored.
         psycopg.errors.UniqueViolation, psycopg.errors.DeadlockDetected: another replica was faster. Nothing was stored.
-        psycopg.Error: the database refused, or the connection is lost; a commit may have worked then.
+        psycopg.Error: the database refused, or the connection was lost, in which case the commit may have worked.
     """
     async with connection.pipeline(), connection.transaction():
         idle_ms = str(round(seconds * 1000))
@@ -325,7 +324,7 @@ async def _locked(
 async def _messages(
     connection: AsyncConnection, place: Namespace, changes: Sequence[Change], owners: Mapping[str, str]
 ) -> AsyncCursor:
-    """Lock and read where the messages of these changes went before. `owners` are those of tasks."""
+    """Lock and read the tasks that got the messages of these changes before. `owners` maps tasks to their owners."""
     keys = sorted(
         {
             (owners[change.task_id], change.message.message_id)
@@ -337,7 +336,7 @@ async def _messages(
 
 
 async def _write(connection: AsyncConnection, place: Namespace, group: _Group) -> None:
-    """Write what is collected, with one statement: a statement costs more than the few rows of a call."""
+    """Write the collected rows with one statement, which costs less than a statement for each table."""
     moved = sorted(group.moved - group.new_tasks.keys())
     tables: tuple[tuple[LiteralString, Sequence[tuple[object, ...]]], ...] = (
         (_ADD_CONTEXTS, sorted(group.new_contexts.items())),
@@ -362,20 +361,20 @@ async def _write(connection: AsyncConnection, place: Namespace, group: _Group) -
         pushed = [(change.task_id, change.seq, change.event) for change in group.pushed]
         await connection.execute(place.sql(PUSH), _columns(pushed, 3))
     if group.answers:
-        # After the rest, of which one statement sees nothing: a message may be of the same group.
+        # A statement of its own: the parts of the statement above do not see a message that the same group adds.
         rows = [_answer_row(group.answers[key]) for key in sorted(group.answers)]
         await connection.execute(place.sql(_ANSWER_MESSAGES), _columns(rows, len(rows[0])))
 
 
 @lru_cache(maxsize=256)
 def _together(*texts: LiteralString) -> LiteralString:
-    """One statement that does what these do, of which none sees what another one writes."""
+    """One statement that runs all these statements. None of them sees what another one writes."""
     parts = ", ".join(f"part_{number} AS ({text})" for number, text in enumerate(texts))
     return f"WITH {parts} SELECT 1"
 
 
 def _columns(rows: Sequence[tuple[object, ...]], width: int) -> list[list[object]]:
-    """Rows as the arrays of their columns."""
+    """The columns of these rows, as arrays."""
     return [[row[column] for row in rows] for column in range(width)]
 
 

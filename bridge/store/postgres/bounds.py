@@ -10,29 +10,30 @@ from bridge.settings import StoreSettings
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The times of liveness, in seconds."""
+    """The times that decide whether a replica lives."""
 
     beat_seconds: float
-    """The pause between two beats of a replica, and between two looks at the others."""
+    """The pause between two heartbeats of a replica. At each heartbeat it also checks the other replicas."""
     grace_seconds: float
-    """How long the beat of a replica may stand still once its session has ended."""
+    """How long a replica may send no heartbeat after its database session has ended."""
     silence_seconds: float
-    """How long it may stand still at all. A look that comes later than half of this counts as a break."""
+    """How long a replica with a session may send no heartbeat. If two checks are more than half of this apart, the
+    checking replica itself stalled, and restarts the count."""
 
     @classmethod
     def of(cls, seconds: float) -> Self:
-        """The lease in which a replica may be silent for so long. Its beats are so many that a few may be late."""
+        """The lease of a replica that may be silent for `seconds`. A few of its heartbeats may be late."""
         return cls(beat_seconds=seconds / 10, grace_seconds=seconds * 0.3, silence_seconds=seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresBounds:
-    """What a store in PostgreSQL may take of the database, of memory, and of time."""
+    """What a store in PostgreSQL may use of the database, of memory, and of time."""
 
     store: StoreSettings
     lease: Lease
 
     @classmethod
     def of(cls, store: StoreSettings) -> Self:
-        """The bounds that the settings say."""
+        """The bounds from the settings."""
         return cls(store, Lease.of(store.lease_seconds))

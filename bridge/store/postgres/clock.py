@@ -1,8 +1,8 @@
-"""The one clock that replicas share: the database's, as a difference to this machine's own.
+"""The clock that replicas share: the database's clock, as an offset from this machine's clock.
 
-Lists are ordered by the times of replicas whose machines may be an hour apart. So each replica measures how far its
-clock is from the database's at each beat, and counts by that one. The difference decides nothing but what is shown and
-how old is too old.
+Listings order tasks by times of several replicas, and the clocks of their machines may be an hour apart. So at each
+heartbeat a replica measures the offset of the database's clock, and uses that clock for its times. The offset affects
+only the times shown and the age at which tasks are evicted.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from dataclasses import dataclass
 
 
 def machine_ms() -> int:
-    """This machine's clock."""
+    """The time of this machine's clock."""
     return time.time_ns() // 1_000_000
 
 
 @dataclass(slots=True)
 class ClockOffset:
-    """What is to be added to this machine's clock, as it was measured so far."""
+    """The offset to add to this machine's clock, from the measurements so far."""
 
     milliseconds: int | None = None
 
     def measured(self, before_ms: int, database_ms: int, after_ms: int) -> None:
-        """Take in what the database's clock said between two looks at this machine's.
+        """Add a measurement: the database's time, and this machine's time before and after it.
 
-        The difference lies between two bounds. It stays as it is as long as it lies there, so that an answer that was
-        late does not make the clock jump.
+        The measurement bounds the offset. The offset changes only if it lies outside these bounds, so that a late
+        answer does not make the clock jump.
         """
         least, most = database_ms - after_ms, database_ms - before_ms
         known = (least + most) // 2 if self.milliseconds is None else self.milliseconds

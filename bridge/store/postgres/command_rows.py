@@ -1,11 +1,12 @@
-"""What replicas on one PostgreSQL ask of each other: a row for each command, and the reply in the same row.
+"""Commands between replicas on one PostgreSQL: a row for each command, and the reply in the same row.
 
-A hint says when to look, and a poll finds what a lost hint would have told. A command is done at most once by an epoch:
-it is remembered until its reply is stored, or its row is gone.
+A hint tells the holder to read its commands, and a poll replaces a lost hint. An epoch executes a command at most once:
+it remembers the command until the reply is stored or the row is gone.
 
-A command names the principal for whom it is done, with the token that it has shown. So it is sealed, and done only if
-a holder of the bridge's keys wrote it for this epoch of this agent, and once: nobody becomes a principal by writing a
-row, or gets a token by reading one. Any other command is deleted, and whoever waits for it looks for the task again.
+A command carries the principal that it acts for, and the principal's token. So it is sealed, and executed only once,
+and only if a replica with the bridge's keys wrote it for this epoch of this agent: writing a row impersonates nobody,
+and reading a row reveals no token. Any other command is deleted, and the replica that waits for it looks up the task's
+holder again.
 """
 
 from __future__ import annotations
@@ -37,29 +38,29 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ASKED_AT_ONCE: Final = 100
-"""How many commands are read by one statement."""
+"""The most commands that one statement reads."""
 
 MOST_REMEMBERED: Final = 20_000
-"""How many requests are remembered as begun, the latest ones: some 3 MB. One that is put back later is done again."""
+"""The most requests that are remembered, the latest ones: about 3 MB. An older row, if restored, is executed again."""
 
 FORGED_TOLD_SECONDS: Final = 60.0
-"""The time between two log lines about commands that no replica wrote: a writer of one row can write thousands."""
+"""The time between two log lines about commands that no replica wrote: whoever can write a row can write thousands."""
 
-# A command that is sent twice, since the first connection broke, is one row.
+# A command that is sent again because the first connection broke is still one row.
 _ADD: Final = """
     INSERT INTO {ns}.commands (request, holder, command, proof) VALUES (%s, %s, %s, %s)
     ON CONFLICT (request) DO UPDATE SET request = excluded.request RETURNING id"""
 _REPLY: Final = """
     SELECT c.reply, EXISTS (SELECT FROM {ns}.epochs e WHERE e.epoch = c.holder AND NOT e.gone)
     FROM {ns}.commands c WHERE c.id = %s"""
-# The numbers of rows say nothing about the order in which they became visible.
+# Rows can become visible in another order than their ids.
 _ASKED: Final = """
     SELECT id, request, command, proof FROM {ns}.commands
     WHERE holder = %s AND reply IS NULL AND id <> ALL(%s::bigint[]) ORDER BY id LIMIT %s"""
 
 
 class ReplicaCommands:
-    """Asks other replicas, and does what they ask."""
+    """Sends commands to other replicas, and executes theirs."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class ReplicaCommands:
         poll_seconds: float,
         seals: CommandSeals | None,
     ) -> None:
-        """Without `seals` nothing is done for others, and nothing is asked of them."""
+        """Without `seals` this replica neither executes nor sends commands."""
         self._seals = seals
         self._tasks = tasks
         self._connections = connections
@@ -81,33 +82,33 @@ class ReplicaCommands:
         self._poll_seconds = poll_seconds
         self._engine: ReplicaEngine | None = None
         self._called = anyio.Event()
-        """Set when this replica may have been asked something."""
+        """Set when there may be a command for this replica."""
         self._at_work: set[int] = set()
-        """The commands that are being done."""
+        """The commands that are being executed."""
         self._begun: dict[UUID, None] = {}
-        """The latest requests that were begun, the oldest first."""
+        """The latest requests that were begun, oldest first."""
         self._asked: dict[int, Signal] = {}
-        """The commands that this replica waits for."""
+        """The commands whose replies this replica waits for."""
         self._forged = 0
-        """How many commands that no replica wrote were deleted and are not in the log yet."""
+        """The number of deleted commands that no replica wrote and that are not yet logged."""
         self._forged_told_at = -FORGED_TOLD_SECONDS
 
     def start(self, engine: ReplicaEngine) -> None:
-        """Let this engine do what is asked from now on."""
+        """Execute commands with this engine from now on."""
         self._engine = engine
         self._called.set()
 
     def called(self) -> None:
-        """Look at once: this replica may have been asked something."""
+        """Read commands at once: there may be one for this replica."""
         self._called.set()
 
     def replied(self, number: int) -> None:
-        """Look at once: there may be a reply to this command."""
+        """Read the reply to a command at once: there may be one."""
         if (signal := self._asked.get(number)) is not None:
             signal.tell()
 
     def look(self) -> None:
-        """Look at once: hints may have been lost, or a holder may be gone."""
+        """Read commands and replies at once: hints may have been lost, or a holder may be gone."""
         self._called.set()
         for signal in self._asked.values():
             signal.tell()
@@ -134,11 +135,11 @@ class ReplicaCommands:
                     await moved.wait()
         finally:
             del self._asked[number]
-            with suppress(StoreError):  # the store is closed; the sweep finds the row
+            with suppress(StoreError):  # the store is closed; the sweep deletes the row
                 self._tasks.start(self._forget, number)
 
     def _opened(self, request: UUID, holder: int, data: bytes, proof: bytes | None) -> bytes | None:
-        """The command in a row; None if no replica wrote it there, or if it came before."""
+        """The command in a row; None if no replica wrote it there, or if its request came before."""
         if self._seals is None:
             return None
         try:
@@ -148,7 +149,7 @@ class ReplicaCommands:
         return command if self._is_first(request) else None
 
     def _is_first(self, request: UUID) -> bool:
-        """Whether a request comes for the first time. It is remembered."""
+        """Whether a request comes for the first time. This call remembers it."""
         if request in self._begun:
             return False
         self._begun[request] = None
@@ -167,7 +168,7 @@ class ReplicaCommands:
             logger.debug("%d commands are left for the sweep, from %d on", len(numbers), numbers[0])
 
     async def serve(self) -> NoReturn:
-        """Do what other replicas ask of this one."""
+        """Execute the commands of other replicas."""
         while True:
             with anyio.move_on_after(self._poll_seconds):
                 await self._called.wait()
@@ -217,7 +218,7 @@ class ReplicaCommands:
         try:
             reply = await engine.answer(command)
             pauses = Backoff(0.1, 5.0)
-            while epoch == self._epoch():  # an epoch that is gone has told its askers so
+            while epoch == self._epoch():  # askers notice by themselves that an epoch is gone
                 try:
                     await self._connections.run(
                         lambda connection: connection.execute(

@@ -1,10 +1,10 @@
-"""Commands as their rows hold them: sealed, since a command carries the access token of its caller, and proved.
+"""Seals and proves commands for their rows, because a command carries the access token of its caller.
 
-Both are by the keys that all replicas of a bridge have, and for one request to one epoch of one agent. So a row shows
-nobody a token, and neither a row that somebody else wrote nor one that was moved is taken for a command.
+Seal and proof use the keys that all replicas of a bridge share, and are bound to one request to one epoch of one agent.
+So a row reveals no token, and a row that a stranger wrote or moved is no command.
 
-A release that knows no seals finds the proof right, and answers that it cannot read what is asked. What it asks itself
-stands in plain, and is done if it is proved.
+An earlier release that knows no seals accepts the proof, and replies that it cannot read the command. Its own commands
+are not sealed, and are executed if their proof holds.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from bridge.replicas.proofs import ProofPurpose, Proofs
 from bridge.seal import RecordSeal, SealedRecordError
 
 _SEALED: Final = b"\0"
-"""Begins what is sealed. No command in plain begins with it: that is JSON."""
+"""The first byte of a sealed command. An unsealed command is JSON, which never begins with it."""
 
 
 class ForeignCommandError(Exception):
-    """No replica with the keys of this one wrote a command for this place. Nothing is done for it."""
+    """No replica with our keys wrote this command for its row, so the command is not executed."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandPlace:
-    """The row that a command stands in."""
+    """The row of a command."""
 
     request: UUID
     holder: int
-    """The epoch that is asked."""
+    """The epoch that must execute the command."""
 
 
 class CommandSeals:
-    """Commands of one agent to what its rows hold, and back."""
+    """Converts commands of an agent to the content of their rows, and back."""
 
     def __init__(self, keys: Sequence[bytes], agent: str) -> None:
-        """The first key seals and proves, and all of them open. `agent` is the name of its tables.
+        """The first key seals and proves, and every key opens and verifies. `agent` is the name of the agent's tables.
 
         Raises:
-            UsageError: there is no key, or one is too short.
+            UsageError: there is no key, or a key is too short.
         """
         self._seal = RecordSeal(keys, "command")
         self._proofs = Proofs(keys)
@@ -56,7 +56,7 @@ class CommandSeals:
         """The command in a row.
 
         Raises:
-            ForeignCommandError: it has no proof for this place, or does not open there.
+            ForeignCommandError: it has no valid proof for this row, or cannot be opened.
         """
         if proof is None or not self._proofs.holds(proof, ProofPurpose.COMMAND, *self._said(place), data):
             raise ForeignCommandError

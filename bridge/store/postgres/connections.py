@@ -1,8 +1,8 @@
-"""Connections to PostgreSQL that come back by themselves, and jobs that no caller's cancellation interrupts.
+"""Connections to PostgreSQL that are renewed automatically, and jobs that no caller's cancellation interrupts.
 
-A job runs in a task of the store's own. A cancelled caller stops waiting for it, and the job ends by itself: a driver
-that is interrupted in the middle of a statement waits for the database before it gives the connection up. For the same
-reason a job that takes too long is not cancelled. Its connection is cut, and the job fails as if the network broke.
+A job runs in a task of the store. A cancelled caller stops waiting, and the job continues to its end, because a driver
+that is interrupted within a statement waits for the database before it gives up the connection. For the same reason a
+job that takes too long is not cancelled: its connection is cut, and the job fails as if the network broke.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ T = TypeVar("T")
 Job = Callable[[AsyncConnection], Awaitable[T]]
 
 CONNECT_SECONDS: Final = 5
-"""How long making a connection may take, unless the URL says otherwise. libpq takes whole seconds, at least 2."""
+"""The time to connect, unless the URL sets another. libpq accepts whole seconds, at least 2."""
 
-# What a connection that is cut in silence costs: keep-alives find it after 4 s, unread data after 5 s.
+# A connection that breaks silently is noticed by keep-alives after 4 s, or by unacknowledged data after 5 s.
 _LIVENESS: Final[dict[str, Any]] = {
     "connect_timeout": CONNECT_SECONDS,
     "keepalives": 1,
@@ -46,7 +46,7 @@ _LIVENESS: Final[dict[str, Any]] = {
 }
 
 _PLACES: Final = {"host": "PGHOST", "hostaddr": "PGHOSTADDR", "service": "PGSERVICE"}
-"""The parameters of libpq that say where the server is, with the variables that it reads without them."""
+"""The parameters of libpq that locate the server, with the environment variables that libpq reads without them."""
 
 _NAME_AUTHORITY: Final = (
     "Name the authority that the server's certificate is from in the URL of the store, as"
@@ -64,17 +64,17 @@ _HINTS: Final = {
         " another sslmode"
     ),
 }
-"""What to do, by words of libpq."""
+"""What the user can do, by a part of libpq's message."""
 
 _READ_ONLY: Final = "25006"
-"""The state of a statement that a server refuses because it has become a standby."""
+"""The SQLSTATE of a statement that a server refuses because it has become a standby."""
 _OF_CONTENT: Final = ("21", "22", "23", "54")
-"""The classes of faults of what is to be stored: cardinality, data, integrity, and limits of the database."""
+"""The SQLSTATE classes of faults in the stored content: cardinality, data, integrity, and limits of the database."""
 
 
 class StoreTasks:
-    """The tasks of one store. Only `stop` ends them: a cancellation from outside the store does not, since the last
-    changes are stored while the block of the store ends."""
+    """The async tasks of a store. Only `stop` ends them. A cancellation from outside does not, because the last changes
+    are stored while the block of the store ends."""
 
     def __init__(self) -> None:
         self._group: anyio.abc.TaskGroup | None = None
@@ -82,11 +82,11 @@ class StoreTasks:
         self._is_stopped = False
 
     async def begin(self) -> None:
-        """Take tasks from now on."""
+        """Accept tasks from now on."""
         self._group = await anyio.create_task_group().__aenter__()
 
     def start(self, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
-        """Run some work until it is done or `stop` is called.
+        """Run `work` until it is done or `stop` is called.
 
         Raises:
             StoreError: the store is closed.
@@ -109,29 +109,29 @@ class StoreTasks:
                 self._scopes.discard(scope)
 
     def stop(self) -> None:
-        """Take nothing more, and end all tasks."""
+        """Accept no more tasks, and cancel all."""
         self._is_stopped = True
         for scope in tuple(self._scopes):
             scope.cancel()
 
     async def join(self) -> None:
-        """Wait until all tasks have ended, once `stop` was called."""
+        """Wait until all tasks have ended. Call `stop` before."""
         if self._group is not None:
-            # Not with the exception of the store's block: the group would wrap it in an exception group.
+            # Without the exception of the store's block, which the group would wrap in an exception group.
             await self._group.__aexit__(None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseAddress:
-    """How a database is reached."""
+    """The address of a database."""
 
     url: str = field(repr=False)
     direct_url: str = field(repr=False)
-    """Leads to the database itself, where a session lasts and hears NOTIFY."""
+    """Leads to the database itself and not to a pool, so that sessions last and receive NOTIFY."""
     is_direct: bool
-    """Whether `url` does so, too."""
+    """Whether `url` is direct too."""
     sight: DatabaseSight = field(default_factory=DatabaseSight, compare=False, repr=False)
-    """Tells the log that it is away, for all who share this."""
+    """Logs outages of the database, once for all users of this object."""
 
     @classmethod
     def of(cls, url: str, direct_url: str | None, sight: DatabaseSight | None = None) -> Self:
@@ -144,13 +144,13 @@ class DatabaseAddress:
             said = with_defaults(url)
             direct = said if direct_url is None else with_defaults(direct_url)
             return cls(said, direct, direct_url is None, sight or DatabaseSight())
-        except psycopg.ProgrammingError as exc:  # what it says may quote the URL
+        except psycopg.ProgrammingError as exc:  # its message may quote the URL and so a password
             raise UsageError("the URL of the store is not one that libpq understands") from exc
 
 
 def with_defaults(url: str) -> str:
-    """The connection string of a URL, in which what the URL leaves open is set. Beyond this machine the server has to
-    prove by TLS who it is."""
+    """The connection string of a URL, with our defaults for what the URL does not set. A server on another machine must
+    prove its identity with TLS."""
     said = conninfo_to_dict(url)
     defaults = dict(_LIVENESS)
     if not _leads_here(said):
@@ -159,14 +159,14 @@ def with_defaults(url: str) -> str:
 
 
 def _leads_here(said: Mapping[str, Any]) -> bool:
-    """Whether all servers are on this machine. A service stands in another file, so it may be anywhere."""
+    """Whether all servers are on this machine. A service is defined in another file, so it may be anywhere."""
     given = {key: str(said.get(key) or os.environ.get(name, "")) for key, name in _PLACES.items()}
     hosts = [host for key in ("host", "hostaddr") for host in given[key].split(",")]
     return not given["service"] and all(map(_is_here, hosts))
 
 
 def _is_here(host: str) -> bool:
-    """Whether a host is this machine: loopback, or the folder or name of a unix socket."""
+    """Whether a host is this machine: a loopback address, or the folder or name of a unix socket."""
     if not host or host[0] in "/@" or host == "localhost":
         return True
     try:
@@ -176,10 +176,10 @@ def _is_here(host: str) -> bool:
 
 
 async def connect(conninfo: str, seconds: float, *, is_direct: bool) -> AsyncConnection:
-    """A new connection, without transactions of its own, made within some seconds.
+    """A new connection in autocommit mode, made within `seconds`.
 
-    A connection that is not direct may be one of a pool that gives each transaction another session, so it prepares
-    nothing.
+    A connection that is not direct may go through a pool that gives each transaction another session, so it prepares no
+    statements.
 
     Raises:
         StoreAwayError: the database cannot be reached.
@@ -196,13 +196,13 @@ async def connect(conninfo: str, seconds: float, *, is_direct: bool) -> AsyncCon
 
 
 def _hint_for(exc: BaseException) -> str:
-    """What to do about a server that is refused, where libpq only says why it is."""
+    """The hint for a failed connection, for messages of libpq that do not say what to do."""
     return next((f". {hint}" for sign, hint in _HINTS.items() if sign in str(exc)), "")
 
 
 @asynccontextmanager
 async def connected(address: DatabaseAddress, seconds: float, store: str) -> AsyncIterator[AsyncConnection]:
-    """A connection of the block's own, for what a user asks of a store.
+    """A connection for this block, for a command of the user.
 
     Raises:
         UsageError: the database cannot be reached, or refuses.
@@ -220,14 +220,14 @@ async def connected(address: DatabaseAddress, seconds: float, store: str) -> Asy
 
 
 def cut(connection: AsyncConnection) -> None:
-    """Let whatever waits for this connection fail now, as if the network broke."""
+    """Fail everything that waits for this connection now, as if the network broke."""
     with suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.fileno())) as ours:
         ours.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
 def bounded(connection: AsyncConnection, seconds: float) -> Iterator[None]:
-    """Cut a connection if what is done with it in this block takes longer."""
+    """Cut a connection if this block takes longer than `seconds`."""
     timer = asyncio.get_running_loop().call_later(seconds, cut, connection)
     try:
         yield
@@ -236,23 +236,23 @@ def bounded(connection: AsyncConnection, seconds: float) -> Iterator[None]:
 
 
 async def close(connection: AsyncConnection) -> None:
-    """Close a connection, whatever state it is in."""
+    """Close a connection in any state."""
     with anyio.CancelScope(shield=True), suppress(psycopg.Error, OSError):
         await connection.close()
 
 
 def first_line(exc: BaseException) -> str:
-    """What the driver says, without the lines of context after it."""
+    """The driver's message, without the lines of context after it."""
     return str(exc).strip().split("\n", 1)[0] or type(exc).__name__
 
 
 def is_of_content(exc: psycopg.Error) -> bool:
-    """Whether a fault is one of what was to be stored, so that it would come again with another connection."""
+    """Whether a fault is in the content to store, so that another connection would not help."""
     return exc.sqlstate[:2] in _OF_CONTENT if exc.sqlstate else isinstance(exc, psycopg.DataError)
 
 
 def is_lost(exc: psycopg.Error, connection: AsyncConnection) -> bool:
-    """Whether a fault is one of the connection or of the server, and not of the statement."""
+    """Whether a fault is in the connection or the server, and not in the statement."""
     if connection.closed or exc.sqlstate == _READ_ONLY:
         return True
     return isinstance(exc, (psycopg.OperationalError, psycopg.InterfaceError)) and not is_of_content(exc)
@@ -270,8 +270,8 @@ class DatabaseConnections:
         self._slots = anyio.Semaphore(most)
 
     async def run(self, job: Job[T]) -> T:
-        """Run a job on a connection that nobody else uses meanwhile. A job that finds a connection lost that rested
-        before is run once more on a new one, so it must be one that may run twice.
+        """Run a job on a connection of its own. If an idle connection turns out to be lost, the job runs again on a new
+        connection, so the job must be safe to run twice.
 
         Raises:
             StoreError: the database cannot be reached, or refuses.
@@ -283,7 +283,7 @@ class DatabaseConnections:
     async def _settle(self, job: Job[T], outcome: asyncio.Future[T]) -> None:
         try:
             result = await self._tried(job)
-        except Exception as exc:  # noqa: BLE001 - the caller's, and not the end of the store
+        except Exception as exc:  # noqa: BLE001 - the caller gets it, and the store continues
             _fail(outcome, exc)
         except BaseException:
             _fail(outcome, StoreError("the store was closed meanwhile"))
@@ -323,21 +323,21 @@ class DatabaseConnections:
         return result
 
     async def _drop_free(self) -> None:
-        """Close the connections that rest: where one was lost, the others are, too."""
+        """Close the idle connections: if one is lost, the others are lost too."""
         free, self._free = self._free, []
         for connection in free:
             await close(connection)
 
     def cut(self) -> None:
-        """Let the jobs that run fail now."""
+        """Fail the running jobs now."""
         for connection in self._busy:
             cut(connection)
 
     async def close(self) -> None:
-        """Close all connections. No job runs any more."""
+        """Close all connections. Call this when no job runs any more."""
         await self._drop_free()
 
 
 def _fail(outcome: asyncio.Future[Any], exc: Exception) -> None:
     outcome.set_exception(exc)
-    outcome.exception()  # a cancelled caller never asks for it
+    outcome.exception()  # a cancelled caller never retrieves it, and asyncio would log that

@@ -1,7 +1,7 @@
-"""All that a store in PostgreSQL keeps, in a transaction in which no replica uses it. See `StoreContents`.
+"""All that a store in PostgreSQL keeps, in a transaction in which no replica uses the store. See `StoreContents`.
 
-Unfinished tasks are added as handed over: the first replica that starts adopts them. What belongs to an epoch in the
-tables belongs to `NOBODY` here, which is never one.
+Unfinished tasks are added as handed over, so the first replica that starts adopts them. Rows that name an epoch name
+`NOBODY` here, which is never an epoch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _IDS_AT_ONCE: Final = 256
 _READ_BYTES: Final = 8 * 1024 * 1024
-"""How much is read by one statement, unless one task is larger."""
+"""The most bytes that one statement reads, unless a single task is larger."""
 
 _IDS: Final = """SELECT task_id FROM {ns}.tasks ORDER BY task_id COLLATE "C" """
 _SIZES: Final = """
@@ -45,11 +45,11 @@ _MESSAGES: Final = """
         is_repeatable, (extract(epoch FROM now() - answered_at) * 1000)::bigint
     FROM {ns}.messages WHERE task_id = ANY(%s) ORDER BY message_id COLLATE "C" """
 
-# The database knows nothing of tables that this transaction fills, and would read all of them for each group of tasks.
+# The planner has no statistics for tables that this transaction fills, and would scan them for each group of tasks.
 _BY_INDEX: Final = """
     SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
         set_config('enable_mergejoin', 'off', true)"""
-# Without it, lists of a store that was filled at once are planned for an empty one. It skips what is another role's.
+# Without it, the planner takes a store that was just filled for empty. It skips tables that another role owns.
 _ANALYZE: Final = """
     ANALYZE {ns}.tasks, {ns}.snapshots, {ns}.privates, {ns}.events, {ns}.messages, {ns}.counts, {ns}.webhooks,
         {ns}.outbox"""
@@ -73,7 +73,7 @@ _ADD_PRIVATES: Final = """
 _ADD_EVENTS: Final = """
     INSERT INTO {ns}.events (task_id, seq, event, epoch)
     SELECT * FROM unnest(%s::text[], %s::bigint[], %s::bytea[], %s::integer[])"""
-# A message whose age no store knows is as old as the clock says that took it in.
+# A message without an age gets the age by the clock of the process that accepted it.
 _ADD_MESSAGES: Final = """
     INSERT INTO {ns}.messages (owner, message_id, task_id, digest, accepted_ms, stored_at, answered_at, answer_ms,
         is_repeatable)
@@ -97,8 +97,8 @@ async def contents(
     """See `Store.contents`.
 
     Raises:
-        StoreLockedError: replicas live.
-        UsageError: the tables are not there, or are not those of this release.
+        StoreLockedError: there are live replicas.
+        UsageError: the tables do not exist, or are not those of this release.
     """
     if create:
         await prepare(connection, place, tables)
@@ -133,7 +133,7 @@ class PostgresContents:
         return 0 if row is None else int(row[0])
 
     async def tasks(self) -> AsyncIterator[WholeTask]:
-        """Every task, in the order of the ids, whatever order the database gives to texts."""
+        """Yield every task, ordered by the code points of the ids, whatever the database's collation."""
         with self._in_words():
             async with self._connection.cursor(name="contents") as cursor:
                 await cursor.execute(self._place.sql(_IDS))
@@ -150,7 +150,7 @@ class PostgresContents:
             raise StoreError(f"the store {self._place.name} cannot be read: {first_line(exc)}") from exc
 
     async def _groups(self, task_ids: Sequence[str]) -> list[list[str]]:
-        """These ids in groups that are read by one statement each."""
+        """These ids in groups, each small enough for one statement."""
         found = await self._connection.execute(self._place.sql(_SIZES), (task_ids,))
         sizes: dict[str, int] = dict(await found.fetchall())
         groups: list[list[str]] = []
@@ -194,7 +194,7 @@ class PostgresContents:
         return webhooks
 
     async def add(self, tasks: Sequence[WholeTask]) -> None:
-        """Add tasks whose ids are not there yet.
+        """Add tasks with new ids.
 
         Raises:
             StoreError: the database cannot keep them.

@@ -1,10 +1,10 @@
-"""The epochs of a namespace: a replica's own, its beat, and who else lives.
+"""The epochs of a namespace: the replica's own epoch with its heartbeats, and the other live epochs.
 
-An epoch has a fence and a beat, which are rows, and a session with the database that holds a lock. Who is dead is
-decided by `liveness.py`. What a namespace is for is its `EpochUser`: the tasks of an agent, or the replicas themselves.
+An epoch has a fence and a heartbeat, which are rows, and a database session that holds a lock. `liveness.py` decides
+which epochs are dead. The `EpochUser` gives a namespace its purpose: the tasks of an agent, or the list of replicas.
 
-An epoch that is gone never comes back. The replica that finds its own epoch gone begins a new one, and then tells the
-user.
+An epoch that is gone never comes back. A replica that finds its own epoch gone begins a new one, and then notifies the
+user of its epochs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 LONGEST_PAUSE_SECONDS: Final = 5.0
 """The longest pause between two tries to reach a database that is away."""
 
-# A start that is sent twice, since the first connection broke, is one epoch.
+# A start that is sent again because the first connection broke is still one epoch.
 _BEGIN: Final = """
     INSERT INTO {ns}.epochs (start) VALUES (%s)
     ON CONFLICT (start) DO UPDATE SET start = excluded.start RETURNING epoch"""
@@ -59,45 +59,45 @@ _FENCE: Final = "UPDATE {ns}.epochs SET gone = true WHERE epoch = ANY(%s) AND NO
 
 @dataclass(frozen=True, slots=True)
 class EpochLook:
-    """What a replica found at one of its beats. Its own epoch lives."""
+    """What a replica found at a heartbeat. Its own epoch lives."""
 
     living: frozenset[int]
-    """The epochs that are not gone, the replica's own among them."""
+    """The epochs that are not gone, including the replica's own."""
     dead: tuple[int, ...]
-    """Those of them that are to be fenced."""
+    """The epochs in `living` that must be fenced."""
     rows: Sequence[tuple[Any, ...]]
-    """What `EpochUser.beside` gave."""
+    """The rows that `EpochUser.beside` selected."""
 
 
 class EpochUser(Protocol):
-    """What the epochs of a namespace are for."""
+    """The user of the epochs of a namespace."""
 
     beside: LiteralString
-    """A statement that is read with each beat."""
+    """A query that runs at each heartbeat."""
 
     async def began(self, connection: AsyncConnection, epoch: int, start: UUID) -> None:
         """Store what belongs to a new epoch, in its transaction. The same epoch may come twice."""
         ...
 
     def renewed(self) -> None:
-        """A new epoch is in place, since the one before was found gone."""
+        """Called when a new epoch has replaced an epoch that was found gone."""
         ...
 
     def looked(self, look: EpochLook) -> None:
-        """Take over what a beat found."""
+        """Called with what a heartbeat found."""
         ...
 
     def look(self) -> None:
-        """Look for everything at once: hints may have been lost."""
+        """Read everything at once: hints may have been lost."""
         ...
 
     def heard(self, words: Sequence[str]) -> None:
-        """Take a hint."""
+        """Called with the words of a hint."""
         ...
 
 
 class Epochs:
-    """One replica in a namespace. Runs in the tasks of its store."""
+    """The replica's epochs in a namespace. Runs in the tasks of its store."""
 
     def __init__(
         self,
@@ -112,10 +112,10 @@ class Epochs:
     ) -> None:
         """`now_ms` is this machine's clock."""
         self.failure: str | None = None
-        """Why this replica is out of service, in words: the database is out of sight, or its tables have become of a
-        newer release. None while it serves."""
+        """Why this replica is out of service: it cannot reach the database, or a newer release changed the tables. None
+        while it serves."""
         self.number = 0
-        """The epoch of this replica, as the tables have it. It changes when the replica was fenced."""
+        """The epoch of this replica, as in the tables. It changes after the replica was fenced."""
         self._tasks = tasks
         self._address = address
         self._connections = connections
@@ -127,28 +127,28 @@ class Epochs:
         self._offset = ClockOffset()
         self._watch = LivenessWatch(bounds.lease)
         self.has_ended = False
-        """Whether the end of this replica was noted, or is about to be."""
+        """Whether this replica is stopping or has stopped."""
         self._renewing = anyio.Lock()
         self._told_gone = 0
-        """The last epoch whose end the user was told of."""
+        """The last epoch of whose end the user was notified."""
         self._listening = anyio.CancelScope()
         self._beat_connection: AsyncConnection | None = None
         self.stand_in = StandInBeat(address.url, place, bounds.lease, self._own_if_living)
-        """Beats while the loop is held."""
+        """Sends heartbeats while the event loop is blocked."""
 
     def _own_if_living(self) -> int:
         return 0 if self.has_ended or self.failure is not None else self.number
 
     @property
     def offset_ms(self) -> int:
-        """What added to this machine's clock gives the database's, as it was last measured."""
+        """The last measured difference between the database's clock and this machine's clock."""
         return self._offset.milliseconds or 0
 
     async def begin(self) -> None:
         """Begin an epoch.
 
         Raises:
-            StoreError: the database cannot be reached, or refuses, or its tables have become of a newer release.
+            StoreError: the database cannot be reached, or refuses, or a newer release changed its tables.
         """
         self.number = await self._connections.run(partial(self._begun, start=uuid4()))
 
@@ -159,7 +159,7 @@ class Epochs:
         return epoch
 
     async def _measured(self, before_ms: int, answer: AsyncCursor) -> None:
-        """Take in what the database's clock said after a look at this machine's."""
+        """Measure the clock offset from the database's answer; this machine's clock showed `before_ms` before it."""
         after_ms = self._now_ms()
         row = await answer.fetchone()
         assert row is not None
@@ -178,18 +178,18 @@ class Epochs:
         return int(row[0])
 
     async def end(self) -> None:
-        """Mark this epoch as gone, so that others know at once. It is the last one of this replica."""
+        """Mark this epoch as gone, so that others know at once. It is the last epoch of this replica."""
         self.has_ended = True
         self.stand_in.stop()
         if self.failure is not None:
-            return  # the others find out by themselves
+            return  # the others notice it by themselves
         try:
             await self.fence([self.number])
         except StoreError as exc:
             logger.debug("the end of this replica could not be noted: %s", exc)
 
     async def fence(self, epochs: Sequence[int]) -> None:
-        """Mark epochs as gone. This waits for what they are storing at the moment.
+        """Mark epochs as gone. This waits for their running transactions.
 
         Raises:
             StoreError: the database cannot be reached.
@@ -199,35 +199,35 @@ class Epochs:
         )
 
     def run(self) -> None:
-        """Live in the tasks of the store."""
+        """Run in the tasks of the store."""
         self._tasks.start(self._beat)
         self._tasks.start(self._listen)
         self.stand_in.start()
 
     def cut(self) -> None:
-        """Let the beat that is on its way fail now."""
+        """Fail the running heartbeat now."""
         if self._beat_connection is not None:
             cut(self._beat_connection)
 
     async def stop(self) -> None:
-        """Leave no thread and no connection behind, once the tasks have ended."""
+        """Close the thread and the connection, after the tasks have ended."""
         self.stand_in.stop()
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self.stand_in.join)
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection for beats."""
+        """Close the connection for heartbeats."""
         self._address.sight.found(self)
         connection, self._beat_connection = self._beat_connection, None
         if connection is not None:
             await close(connection)
 
     async def renew(self, epoch: int) -> None:
-        """Go on under a new epoch, once one was found gone. The user is told before this returns.
+        """Begin a new epoch after `epoch` was found gone. The user is notified before this returns.
 
         Raises:
-            OutdatedError: no epoch can begin any more. The user is told all the same.
+            OutdatedError: no epoch can begin any more. The user is notified in this case too.
         """
         async with self._renewing:
             pauses = Backoff(0.1, LONGEST_PAUSE_SECONDS)
@@ -250,7 +250,7 @@ class Epochs:
 
     def _fails(self, exc: StoreError) -> None:
         why = str(exc)
-        # A database that is away is told of once, although its words change; tables that are too new are told of, too.
+        # An outage is logged once, although its reason may change. Tables that are too new are logged as well.
         if not isinstance(exc, OutdatedError):
             if self.failure is None:
                 self._address.sight.lost(self, why)
@@ -259,7 +259,7 @@ class Epochs:
         self.failure = why
 
     async def _beat(self) -> NoReturn:
-        """Send heartbeats, and look for the heartbeats of the other replicas."""
+        """Send heartbeats, and check the heartbeats of the other replicas."""
         seconds = self._bounds.lease.beat_seconds
         pauses = Backoff(seconds, LONGEST_PAUSE_SECONDS)
         while True:
@@ -292,9 +292,9 @@ class Epochs:
     async def _look_around(
         self, mine: int
     ) -> tuple[dict[int, int], frozenset[int], Sequence[tuple[Any, ...]]]:
-        """Beat, and read who lives, on a connection that is kept for it: no slow read makes this replica look dead.
+        """Send a heartbeat and read the others', on a connection of its own: no slow read delays the heartbeat.
 
-        Returns the beats, the epochs with a session, and what the user reads.
+        Returns the heartbeats by epoch, the epochs with a session, and the rows for the user.
         """
         place, seconds = self._place, self._bounds.store.statement_seconds
         try:
@@ -321,7 +321,7 @@ class Epochs:
         )
 
     async def _listen(self) -> NoReturn:
-        """Hear hints, in a session whose lock shows the others that this replica lives."""
+        """Receive hints, in a session whose lock shows the others that this replica lives."""
         pauses = Backoff(0.2, LONGEST_PAUSE_SECONDS)
         while True:
             with anyio.CancelScope() as self._listening:
@@ -344,7 +344,7 @@ class Epochs:
 
     async def _hear(self, connection: AsyncConnection, pauses: Backoff) -> None:
         with bounded(connection, self._bounds.store.statement_seconds):
-            # Shared, since the database may not know yet that the session before this one has ended.
+            # A shared lock, because the database may not have noticed yet that the session before has ended.
             await connection.execute(
                 "SELECT pg_advisory_lock_shared(%s, %s)", (self._place.lock, self.number)
             )

@@ -1,4 +1,4 @@
-"""What the leading replica deletes: ended tasks, events that every replica has read, and what the dead left."""
+"""The deletions of the leading replica: ended tasks, events that every replica has read, and rows of dead replicas."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from bridge.store.records import Quota
 
 EVICTED_AT_ONCE: Final = 256
-"""How many tasks one transaction deletes."""
+"""The most tasks that one transaction deletes."""
 
 REPLY_SECONDS: Final = 600
-"""How long a command is kept whose replica never read the reply."""
+"""How long a command is kept if its sender never reads the reply."""
 
 _EVENTS_AT_ONCE: Final = 5_000
 
@@ -70,7 +70,7 @@ async def evict(
     """See `Store.evict`. Every transaction deletes a bounded number of tasks.
 
     Raises:
-        StoreError: the store cannot write. Tasks that were deleted before stay deleted.
+        StoreError: the store cannot write. Tasks deleted before the error stay deleted.
     """
     evicted = 0
 
@@ -104,8 +104,8 @@ async def evict(
 
 
 async def sweep(connection: AsyncConnection, place: Namespace, epoch: int, events_seconds: float) -> None:
-    """Delete what no replica needs any more: events folded long ago, forgotten commands, the counts and
-    the sessions of the dead."""
+    """Delete what no replica needs: events that snapshots replaced long ago, abandoned commands, and rows of dead
+    replicas."""
     await connection.execute(place.sql(_DELETE_EVENTS), (events_seconds, _EVENTS_AT_ONCE))
     await connection.execute(
         place.sql("DELETE FROM {ns}.commands WHERE asked_at < now() - make_interval(secs => %s)"),
@@ -140,7 +140,7 @@ async def _delete(connection: AsyncConnection, place: Namespace, epoch: int, tas
         ):
             await connection.execute(place.sql(text), (deleted,))
         contexts = sorted({context for _, context in rows})
-        # Locked first, by a statement of its own: the next one then sees the tasks of whoever held the lock.
+        # Locked first, by a separate statement, so that the next one sees the tasks of the lock's earlier holder.
         await connection.execute(place.sql(_LOCK_CONTEXTS), (contexts,))
         await connection.execute(place.sql(_DELETE_CONTEXTS), (contexts,))
     return len(deleted)

@@ -1,8 +1,7 @@
-"""The events that other replicas store, for those here who follow a task, and the hints that tell of them.
+"""Delivers events that other replicas store to the followers of a task, and sends and receives hints about them.
 
-A hint is a NOTIFY after the commit, and only a hint: it says which task moved, and what happened is read from the
-tables. What a lost hint would have told is read by the next poll. A NOTIFY inside the commit would make all commits
-of a database wait for each other.
+A hint is a NOTIFY after the commit. It says only which task changed; the events are read from the tables. If a hint is
+lost, the next poll reads them. A NOTIFY inside the commit would make all commits of a database wait for each other.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ logger = logging.getLogger(__name__)
 
 _EVENTS_AT_ONCE: Final = 1_000
 _MOST_PAYLOAD: Final = 7_900
-"""PostgreSQL takes less than 8,000 bytes."""
+"""The most bytes of a NOTIFY. PostgreSQL accepts less than 8,000."""
 
 
 GONE: Final = "g"
-"""The word that tells of a replica that was fenced."""
+"""The hint that a replica was fenced."""
 
 
 def hint_of(task_id: str) -> str:
-    """The word that tells of a task. Ids that clients made may hold spaces, and be longer than a hint may be."""
+    """The hint that a task changed: a hash, because ids made by clients may contain spaces or be too long."""
     return "t" + blake2b(task_id.encode(errors="surrogatepass"), digest_size=8).hexdigest()
 
 
@@ -50,12 +49,12 @@ def hint_of(task_id: str) -> str:
 class _Follower:
     task_id: str
     seq: int
-    """The last event that was told."""
+    """The sequence number of the last delivered event."""
     on_events: OnForeignEvents
 
 
 class Feed:
-    """Follows tasks for this replica's engine. `run` reads, with one statement for all followed tasks."""
+    """Follows tasks for this replica's engine. `run` reads all followed tasks with one statement."""
 
     def __init__(self, connections: DatabaseConnections, place: Namespace, poll_seconds: float) -> None:
         self._connections = connections
@@ -63,7 +62,7 @@ class Feed:
         self._poll_seconds = poll_seconds
         self._followers: defaultdict[str, set[_Follower]] = defaultdict(set)
         self._hints: set[str] = set()
-        """The words that tell of these tasks."""
+        """The hints for the followed tasks."""
         self._wake = anyio.Event()
 
     def follow(self, task_id: str, seq: int, on_events: OnForeignEvents) -> Callable[[], None]:
@@ -83,16 +82,16 @@ class Feed:
         return unfollow
 
     def hinted(self, words: Iterable[str]) -> None:
-        """Look at once if one of these words tells of a task that is followed."""
+        """Read at once if one of these words is the hint for a followed task."""
         if not self._hints.isdisjoint(words):
             self._wake.set()
 
     def look(self) -> None:
-        """Look at once: hints may have been lost."""
+        """Read at once: hints may have been lost."""
         self._wake.set()
 
     async def run(self) -> NoReturn:
-        """Read what is new, at each hint and at each poll."""
+        """Read and deliver new events at each hint and at each poll."""
         while True:
             with anyio.move_on_after(self._poll_seconds):
                 await self._wake.wait()
@@ -104,7 +103,7 @@ class Feed:
                 logger.debug("what other replicas stored cannot be read at the moment: %s", exc)
 
     async def _told(self) -> bool:
-        """Read once and tell. Returns whether there may be more to read."""
+        """Read once and deliver. Returns whether there may be more to read."""
         seen = {task_id: min(f.seq for f in some) for task_id, some in self._followers.items()}
         news, is_whole = await self.news(seen)
         for task_id, events in news.items():
@@ -112,7 +111,7 @@ class Feed:
         return not is_whole
 
     async def news(self, seen: Mapping[str, int]) -> tuple[Mapping[str, Sequence[ForeignEvent]], bool]:
-        """What is stored of tasks, each after the number of an event, and whether that is all.
+        """The stored events of tasks, each after the sequence number in `seen`, and whether these are all.
 
         Raises:
             StoreError: the database cannot be read.
@@ -146,12 +145,12 @@ class Feed:
             follower.seq = fresh[-1].seq
             try:
                 follower.on_events(fresh)
-            except Exception:  # one task that cannot be read must not end the feed of all others
+            except Exception:  # a fault in one task must not end the feed of all others
                 logger.exception("events of task %s could not be taken over", task_id)
 
 
 class Hints:
-    """Hints to other replicas, gathered while the last ones are on their way."""
+    """Sends hints to other replicas. Hints are collected while the last ones are being sent."""
 
     def __init__(self, connections: DatabaseConnections, place: Namespace) -> None:
         self._connections = connections
@@ -160,12 +159,12 @@ class Hints:
         self._more = anyio.Event()
 
     def add(self, *words: str) -> None:
-        """Send these words soon. Words that are waiting already are sent once."""
+        """Send these words soon. Equal words that wait are sent once."""
         self._words.update(dict.fromkeys(words))
         self._more.set()
 
     async def run(self) -> NoReturn:
-        """Send what is gathered."""
+        """Send the collected hints."""
         while True:
             await self._more.wait()
             self._more, words, self._words = anyio.Event(), self._words, {}

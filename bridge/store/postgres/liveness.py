@@ -1,8 +1,8 @@
-"""Which replicas live: what a replica concludes from what it sees of the others. Pure, without a database or a clock.
+"""Decides which replicas live, from the heartbeats that a replica sees. Pure, without a database or a clock.
 
-A replica is taken for dead when its beat has not changed for a lease, or, once its session with the database has ended,
-for a short grace. Time is counted on the watcher's own monotonic clock, and only while the watcher itself saw the
-database without a break: after an outage nobody is dead. What other machines' clocks say decides nothing.
+A replica counts as dead when its heartbeat has not changed for a lease, or, after its database session has ended, for a
+short grace period. The watching replica measures time with its own monotonic clock, and starts again after it lost
+sight of the database: right after an outage no replica counts as dead. The clocks of other machines do not matter.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class LivenessWatch:
-    """What one replica has seen of the others."""
+    """What a replica has seen of the others."""
 
     lease: Lease
     _seen: dict[int, tuple[int, float]] = field(default_factory=dict)
-    """By epoch: the beat, and since when it has not changed."""
+    """For each epoch: the heartbeat, and the time since which it has not changed."""
     _looked_at: float | None = None
 
     def interrupted(self) -> None:
-        """Note that the database was out of sight."""
+        """Start again, because the database was out of reach."""
         self._seen.clear()
 
     def dead(self, beats: Mapping[int, int], in_session: Collection[int], now: float) -> list[int]:
-        """The epochs that are dead. `beats` has those of the others, `in_session` the epochs with a session."""
+        """The dead epochs. `beats` has the heartbeats of the others, `in_session` the epochs with a session."""
         if self._looked_at is not None and now - self._looked_at > self.lease.silence_seconds / 2:
-            self._seen.clear()  # this process stood still itself
+            self._seen.clear()  # this process itself stalled
         self._looked_at = now
         before = self._seen
         self._seen = {

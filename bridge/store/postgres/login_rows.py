@@ -1,8 +1,8 @@
-"""Logins in the PostgreSQL that replicas share, in a schema of their own.
+"""Logins in the PostgreSQL that replicas share, in a separate schema.
 
-Whoever renews a login has an advisory lock in a transaction of its own. The database releases it when the connection
-ends. Rows are written over a second connection, so that each write is durable while the lock is still held: what was
-written before a crash has to stay. Both work through a connection pool that gives each transaction another session.
+The renewal of a login holds an advisory lock in a transaction. The database releases the lock when the connection ends.
+Rows are written over a second connection, so that each write is durable while the lock is still held, and survives a
+crash. Both connections may go through a pool that gives each transaction another session.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
 _CONNECT_SECONDS: Final = 10.0
-"""How long making one of the connections may take. The caller bounds the rest."""
+"""The time to make a connection. The caller bounds the rest."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class PostgresLogins:
     url: str = field(repr=False)
     keys: tuple[Path | str, ...] = field(repr=False)
     where: str
-    """The database in words."""
+    """The name of the database for messages."""
 
     @property
     def _place(self) -> Namespace:
@@ -48,7 +48,7 @@ class PostgresLogins:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[AsyncConnection]:
-        # An address for transactions alone, since a pool may be in front of the database.
+        # The address counts as not direct, because a pool may be in front of the database.
         address = DatabaseAddress.of(self.url, self.url)
         async with connected(address, _CONNECT_SECONDS, self._place.name) as connection:
             await prepare(connection, self._place, LOGINS)
@@ -65,11 +65,11 @@ class PostgresLogins:
         """See `LoginKeeper`."""
         number = int.from_bytes(bytes.fromhex(login_id(key)[:8]), signed=True)
         async with self._connected() as lock, self._connected() as rows, lock.transaction():
-            # PostgreSQL would end the session of whoever waits for an issuer, if it is set up so.
+            # A configured timeout would end this session while it waits for the token issuer.
             await lock.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
             await lock.execute("SELECT pg_advisory_xact_lock(%s, %s)", (self._place.lock, number))
             sealed, login = await self._read(rows, key), None
-            with suppress(UsageError):  # whoever logs in again writes over what does not open
+            with suppress(UsageError):  # the next login overwrites a record that cannot be opened
                 login = None if sealed is None else self._records.opened(login_id(key), sealed)[1]
             yield HeldRow(self, rows, key, login, is_there=sealed is not None)
 
@@ -87,7 +87,7 @@ class PostgresLogins:
         return None if row is None else bytes(row[0])
 
     async def write(self, connection: AsyncConnection, key: LoginKey, login: Login) -> None:
-        """Write a login that is held."""
+        """Write a login whose lock is held."""
         await connection.execute(
             self._place.sql(
                 "INSERT INTO {ns}.logins (id, sealed) VALUES (%s, %s)"
@@ -97,12 +97,12 @@ class PostgresLogins:
         )
 
     async def remove(self, connection: AsyncConnection, key: LoginKey) -> None:
-        """Remove a login that is held."""
+        """Remove a login whose lock is held."""
         await connection.execute(self._place.sql("DELETE FROM {ns}.logins WHERE id = %s"), (login_id(key),))
 
 
 class HeldRow:
-    """One login while its lock is held. See `HeldLogin`."""
+    """A login whose lock is held. See `HeldLogin`."""
 
     def __init__(
         self,

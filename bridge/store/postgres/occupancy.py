@@ -1,8 +1,8 @@
-"""Who uses a store in PostgreSQL, and a transaction in which nobody does.
+"""Which replicas use a store in PostgreSQL, and a transaction in which none does.
 
-Whoever changes the tables of a store, or moves its tasks, is no replica. It watches the epochs for as long as a replica
-would before it takes another one for dead. Then it keeps new ones from beginning: by the lock that every start takes,
-and by the row of `store`, which every new epoch reads.
+A process that changes the tables of a store, or moves its tasks, is no replica. It watches the epochs as long as a
+replica would before it takes another replica for dead. Then it keeps new epochs from beginning: with the lock that
+every start takes, and with a lock on the row of `store`, which every new epoch reads.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bridge.store.postgres.table_steps import Namespace
 
 LOCK: Final = "SELECT pg_advisory_xact_lock(%s, 0)"
-"""Held by whoever makes or changes the tables; a start waits for it."""
+"""The lock that a process holds while it makes or changes the tables. A start waits for it."""
 
 _TRY_LOCK: Final = "SELECT pg_try_advisory_xact_lock(%s, 0)"
 _EPOCHS: Final = """
@@ -54,14 +54,14 @@ class LivingReplica:
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """What was found of the epochs that are not gone."""
+    """The live and the dead among the epochs that are not marked as gone."""
 
     living: tuple[LivingReplica, ...]
     dead: tuple[int, ...]
 
 
 async def living(connection: AsyncConnection, place: Namespace, lease: Lease) -> Occupancy:
-    """Watch the epochs until it is known of each whether it lives, at most a lease."""
+    """Watch the epochs until each is known to be live or dead, for at most a lease."""
     watch = LivenessWatch(lease)
     first: dict[int, int] | None = None
     while True:
@@ -82,11 +82,11 @@ async def living(connection: AsyncConnection, place: Namespace, lease: Lease) ->
 async def alone(
     connection: AsyncConnection, place: Namespace, lease: Lease, *, fences: bool
 ) -> AsyncIterator[None]:
-    """A transaction in which no replica uses the store, and none begins to. With `fences`, what a replica writes that
-    stood still for longer than a lease is refused for ever.
+    """A transaction in which no replica uses the store or begins to use it. With `fences`, the store refuses forever
+    the writes of a replica that stalled for longer than a lease.
 
     Raises:
-        StoreLockedError: replicas live.
+        StoreLockedError: there are live replicas.
     """
     found = await living(connection, place, lease)
     _require_nobody(place, found.living)

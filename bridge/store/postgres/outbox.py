@@ -1,12 +1,12 @@
-# ruff: noqa: S608 - the text of every statement stands here; values are bound
-"""The outbox of a store in PostgreSQL: which replica sends for which webhook, and what replicas note of it.
+# ruff: noqa: S608 - every statement is a text of this module; values are bound
+"""The outbox of a store in PostgreSQL: which replica sends to which webhook, and the state of the attempts.
 
-A webhook names the epoch that sends for it, at first that of the replica that added it. Once that epoch is gone,
-another replica claims the webhook. Whatever is noted of sending is a statement that does nothing for a webhook of
-another epoch, or for an epoch that is gone.
+A webhook names the epoch that sends to it, at first the epoch of the replica that added it. When that epoch is gone,
+another replica claims the webhook. Statements that note an attempt change nothing if another epoch owns the webhook, or
+if the epoch is gone.
 
-A replica looks into the outbox when it has stored an event of a task of its webhooks, when a hint tells that another
-one has, and after each pause of its polls, since hints may be lost.
+A replica reads the outbox when it has stored an event of a task with one of its webhooks, when a hint says that another
+replica has, and at each poll, because hints may be lost.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 REMEMBERED_TASKS: Final = 10_000
-"""How many tasks a replica knows to have webhooks of its own. Rows of others are found by the next poll."""
+"""The most tasks that a replica remembers as having its webhooks. The next poll finds rows of other tasks."""
 
 _CLAIMED_AT_ONCE: Final = 256
 
@@ -71,7 +71,7 @@ _CLAIM: Final = """
         WHERE w.sender <> ALL (ARRAY(SELECT epoch FROM {ns}.epochs WHERE NOT gone))
         LIMIT %(most)s FOR UPDATE SKIP LOCKED
     ) AND EXISTS (SELECT FROM {ns}.epochs WHERE epoch = %(epoch)s AND NOT gone) RETURNING task_id"""
-# One step in the index for each sender, however many webhooks there are.
+# One index step per sender, regardless of the number of webhooks.
 _HAS_ORPHANS: Final = """
     WITH RECURSIVE senders AS (
         (SELECT sender FROM {ns}.webhooks ORDER BY sender LIMIT 1)
@@ -110,7 +110,7 @@ class PostgresOutbox:
         poll_seconds: float,
         hint: Callable[[str], None],
     ) -> None:
-        """`epoch` is the number of this replica. `hint` gives a word to the other replicas."""
+        """`epoch` returns this replica's epoch. `hint` sends a word to the other replicas."""
         self._connections = connections
         self._place = place
         self._epoch = epoch
@@ -118,7 +118,7 @@ class PostgresOutbox:
         self._hint = hint
         self._on_rows: OnRows = lambda _: None
         self._mine: OrderedDict[str, str] = OrderedDict()
-        """The tasks for whose webhooks this replica sends, by the words that tell of them."""
+        """The tasks with webhooks of this replica, by their hints."""
         self._wake = anyio.Event()
 
     def tell(self, on_rows: OnRows) -> None:
@@ -127,7 +127,7 @@ class PostgresOutbox:
         self.look()
 
     async def run(self) -> NoReturn:
-        """Claim what the dead have left, and look for rows, at each poll."""
+        """At each poll, claim the webhooks of dead replicas, and ask the sender to read rows."""
         while True:
             try:
                 await self._claim()
@@ -140,18 +140,18 @@ class PostgresOutbox:
             self._wake = anyio.Event()
 
     def look(self) -> None:
-        """Look at once: hints may have been lost, or a replica is gone."""
+        """Poll at once: hints may have been lost, or a replica is gone."""
         self._wake.set()
 
     def stored(self, changes: Iterable[Change]) -> None:
-        """Take note of what this replica has stored."""
+        """Called with changes that this replica has stored."""
         for change in changes:
             if change.webhook is not None:
                 self._remember(change.task_id)
         self.hinted({hint_of(change.task_id) for change in changes} if self._mine else ())
 
     def hinted(self, words: Iterable[str]) -> None:
-        """Tell of the tasks that these words tell of."""
+        """Report the tasks with our webhooks among these hints as having new rows."""
         if found := {self._mine[word] for word in words if word in self._mine}:
             self._on_rows(found)
 
@@ -301,7 +301,7 @@ async def _add(
     key = webhook.key
     cells = {"task": key.task_id, "webhook": key.webhook_id, "owner": webhook.owner}
     async with connection.transaction():
-        # An append locks the row as well. So its event has a row of the outbox, or the end is seen here.
+        # An append locks this row too. So either a final event gets an outbox row, or this sees that the task ended.
         locked = await connection.execute(
             place.sql("SELECT ended FROM {ns}.tasks WHERE task_id = %(task)s FOR UPDATE"), cells
         )
@@ -320,12 +320,12 @@ async def _add(
 
 
 def webhook_row(webhook: Webhook, sender: int) -> tuple[object, ...]:
-    """The cells of a webhook for which an epoch sends."""
+    """The cells of a webhook to which the epoch `sender` sends."""
     how = (webhook.attempts, webhook.due_ms, webhook.failure, webhook.is_given_up)
     return (*webhook.key, webhook.owner, webhook.made_ms, webhook.config, *how, sender)
 
 
 def webhook_from(row: Sequence[Any]) -> Webhook:
-    """A webhook of its cells."""
+    """The webhook in a row."""
     task_id, webhook_id, *cells = row
     return Webhook(WebhookKey(task_id, webhook_id), *cells)

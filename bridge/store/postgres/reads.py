@@ -1,4 +1,4 @@
-"""Reads a store in PostgreSQL: rows to records. A task and its events come by one statement, and so of one moment."""
+"""Reads a store in PostgreSQL: rows to records. One statement reads a task with its events, so they are consistent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bridge.store.postgres.table_steps import Namespace
 
 COUNTED_EXACTLY: Final = 10_000
-"""A listing from a time on counts so many tasks one by one. Where there are more, all of its owner are counted."""
+"""The most matches that a listing with a start time counts exactly. Above it, the total is that of the owner."""
 
 _TASKS: Final = """
     SELECT t.task_id, t.context_id, t.owner, t.created_ms, t.state, t.ended, t.status_ms, t.seq, s.snapshot, p.private,
@@ -67,7 +67,7 @@ async def tasks(connection: AsyncConnection, place: Namespace, task_ids: Sequenc
 
 
 async def listing(connection: AsyncConnection, place: Namespace, query: Query) -> TaskPage:
-    """One page of the owner's tasks, or of the tasks of all, with the number of those that match."""
+    """A page of the owner's tasks, or of the tasks of all owners, with the number of all matches."""
     matches = _conditions(query)
     page = [*matches, _NOT_YET_SEEN] if query.after is not None else matches
     cells = {
@@ -152,7 +152,7 @@ async def open_of(connection: AsyncConnection, place: Namespace, owner: str) -> 
 
 
 async def waiting(connection: AsyncConnection, place: Namespace, states: Collection[str]) -> dict[str, int]:
-    """The unfinished tasks in one of these states: their ids, with the `status_ms` of each."""
+    """The ids of the unfinished tasks in one of these states, each with its `status_ms`."""
     found = await connection.execute(
         place.sql("SELECT task_id, status_ms FROM {ns}.tasks WHERE NOT ended AND state = ANY(%s)"),
         (sorted(states),),
@@ -163,8 +163,8 @@ async def waiting(connection: AsyncConnection, place: Namespace, states: Collect
 async def news(
     connection: AsyncConnection, place: Namespace, seen: Sequence[tuple[str, int]], limit: int
 ) -> list[tuple[str, int | None, bytes | None]]:
-    """The events after these (task, seq), at most `limit` of them: task, seq and event, in the order of each task. A
-    task that moved and has none of them any more comes with None."""
+    """At most `limit` events after these (task, seq) pairs: task, seq and event, in the order of each task. A task that
+    changed but has no such events any more comes with None."""
     cells = ([task_id for task_id, _ in seen], [seq for _, seq in seen], limit)
     return await (await connection.execute(place.sql(_NEWS), cells)).fetchall()
 
@@ -172,7 +172,7 @@ async def news(
 async def snapshots(
     connection: AsyncConnection, place: Namespace, task_ids: Sequence[str]
 ) -> dict[str, tuple[int, bytes]]:
-    """The snapshots of tasks, each with the number of its last event."""
+    """The snapshots of tasks, each with the sequence number of its last event."""
     rows = await (await connection.execute(place.sql(_SNAPSHOTS), (task_ids,))).fetchall()
     return {task_id: (seq, snapshot) for task_id, seq, snapshot in rows}
 

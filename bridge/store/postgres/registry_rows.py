@@ -1,7 +1,7 @@
-"""The list of replicas in PostgreSQL. See `ReplicaRegistry` for what it promises, `epochs.py` for who lives.
+"""The list of replicas in PostgreSQL. `ReplicaRegistry` is its contract, and `epochs.py` finds out who lives.
 
-It has a namespace of its own, beside those of the agents, and takes three connections. A hint is a NOTIFY with the
-epoch of the replica that gave it, since that hears its own as well.
+It has its own namespace, beside those of the agents, and uses three connections. A hint is a NOTIFY with the epoch of
+its sender, because the sender receives its own hints too.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _CONNECTIONS: Final = 1
-"""One for what is read and written now and then, besides those of the beat and of the session."""
+"""One connection for occasional reads and writes, besides those for heartbeats and for the session."""
 _SAYS: Final = ":"
-"""Stands between an epoch and the word that it hints."""
+"""Separates the epoch of the sender from the word of the hint."""
 _KEPT_MOST: Final = 200
-"""The most things that are kept for all bridges of a database. Those that were kept last stay."""
+"""The most values that are kept for all bridges of a database. The values stored last stay."""
 _END_SECONDS: Final = 2.0
-"""How long the end of a replica may take to be noted. Others find out by themselves, too."""
+"""How long a replica tries to note its end. Others notice the end by themselves too."""
 
 _ENTRIES: Final = """
     SELECT m.epoch, m.address, m.proof, e.start, m.plans, m.outages, extract(epoch FROM clock_timestamp())::float8
@@ -64,7 +64,7 @@ _FORGET: Final = """
 
 
 class PostgresRegistry:
-    """The list of replicas, as one of them sees it."""
+    """The list of replicas, as this replica sees it. See `ReplicaRegistry`."""
 
     beside = _ENTRIES
 
@@ -77,8 +77,8 @@ class PostgresRegistry:
         direct_url: str | None = None,
         sight: DatabaseSight | None = None,
     ) -> None:
-        """`entry_of` gives what this replica tells of itself under an epoch and its start. For the URLs and `sight`
-        see `PostgresStore`.
+        """`entry_of` returns the entry of this replica for an epoch and its start. For the URLs and `sight` see
+        `PostgresStore`.
 
         Raises:
             UsageError: libpq does not understand a URL.
@@ -101,16 +101,16 @@ class PostgresRegistry:
         self._mine: set[int] = set()
         self._plans: frozenset[bytes] = frozenset()
         self._outages: bytes | None = None
-        """What `outages` gave when it was last asked."""
+        """The last result of `outages`."""
         self._living: dict[int, ReplicaEntry] = {}
         self._found_dead: set[int] = set()
-        """Of those that live by the list: the ones that do not beat."""
+        """The epochs that send no heartbeats although the list still has them."""
         self._moved = Signal()
         self._clock_ahead_seconds = 0.0
-        """By how much the database's clock is ahead of this process's monotonic one."""
+        """The database's clock minus this process's monotonic clock."""
 
     async def __aenter__(self) -> Self:
-        """Make or update the tables, and enter this replica.
+        """Make or update the tables, and add this replica to the list.
 
         Raises:
             UsageError: the database cannot be reached or refuses, or the tables are of a newer release.
@@ -135,7 +135,7 @@ class PostgresRegistry:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Take this replica out of the list."""
+        """Remove this replica from the list."""
         with anyio.CancelScope(shield=True), anyio.move_on_after(_END_SECONDS):
             await self._epochs.end()
         await self._end()
@@ -183,9 +183,9 @@ class PostgresRegistry:
         return anyio.current_time() + self._clock_ahead_seconds
 
     def tell(self, plans: frozenset[bytes]) -> None:
-        """See `ReplicaRegistry.tell`. What cannot be stored now is stored after a later beat.
+        """See `ReplicaRegistry.tell`. If the write fails, a later heartbeat repeats it.
 
-        The same write tells what cannot be called, or the others would read that all can be.
+        The same write publishes the outages. Without them the others would take all peers for reachable.
         """
         self._plans, self._outages = plans, self.outages()
         self._tasks.start(self._store_own, self._epochs.number, plans, self._outages)
@@ -199,7 +199,7 @@ class PostgresRegistry:
             logger.debug("this replica cannot report its state now and tries again: %s", exc)
 
     async def find(self, epoch: int) -> ReplicaEntry | None:
-        """See `ReplicaRegistry.find`. One that this replica has not seen yet is read."""
+        """See `ReplicaRegistry.find`. An entry that this replica has not seen yet is read from the list."""
         if (known := self._living.get(epoch)) is not None:
             return known
         rows = await self._connections.run(partial(self._read, epoch=epoch))
@@ -211,7 +211,8 @@ class PostgresRegistry:
         return await found.fetchall()
 
     async def gone(self, epoch: int) -> None:
-        """See `ReplicaRegistry.gone`. A beat may have looked before the epoch began, so that it is read once more."""
+        """See `ReplicaRegistry.gone`. The last heartbeat may have read the list before the epoch began, so the list is
+        read again."""
         while True:
             moved = self._moved.next
             try:
@@ -245,10 +246,10 @@ class PostgresRegistry:
         except StoreError as exc:
             logger.debug("something is not kept for other replicas: %s", exc)
 
-    # What its epochs tell: see `EpochUser`
+    # Calls of its epochs: see `EpochUser`
 
     async def began(self, connection: AsyncConnection, epoch: int, start: UUID) -> None:
-        """Enter this replica under an epoch, and forget those that are gone."""
+        """Add this replica under an epoch, and delete the entries of epochs that are gone."""
         entry = self._entry_of(epoch, start)
         found = await connection.execute(
             self._place.sql(_ENTER), (epoch, entry.address, entry.proof, sorted(self._plans))
@@ -259,12 +260,12 @@ class PostgresRegistry:
         await connection.execute(self._place.sql(_FORGET))
 
     def renewed(self) -> None:
-        """Have one epoch more. Sessions of an earlier one go on, where their clients still come here."""
+        """Add the new epoch to our epochs. Sessions of earlier epochs continue if their clients still come here."""
         logger.warning("this replica was silent for so long that others took it for dead; it is listed again")
         self._mine.add(self._epochs.number)
 
     def looked(self, look: EpochLook) -> None:
-        """Take over who lives and what they tell. Fence the dead."""
+        """Take over the live replicas and their entries. Fence the dead."""
         before, self._living = self._living, _entries_in(look.rows)
         for *_, clock_seconds in look.rows:
             self._clock_ahead_seconds = clock_seconds - anyio.current_time()
@@ -286,14 +287,14 @@ class PostgresRegistry:
             logger.debug("the end of a replica is noted later: %s", exc)
 
     def _tell_of_gone(self, before: Mapping[int, ReplicaEntry]) -> None:
-        """Log each replica that is no longer there, once, as a warning where it did not say so itself."""
+        """Log each replica that has left the list, once. It is a warning if the replica did not stop by itself."""
         there = {entry.address for entry in self._living.values()}
         for epoch in before.keys() - self._living.keys() - self._mine:
             address = before[epoch].address
             is_dead = epoch in self._found_dead
             self._found_dead.discard(epoch)
             if address is not None and address in there:
-                continue  # it is listed again
+                continue  # the replica is listed again
             logger.log(
                 logging.WARNING if is_dead else logging.INFO,
                 "the replica %s %s; its tasks go on here or at others",
@@ -304,11 +305,11 @@ class PostgresRegistry:
             )
 
     def look(self) -> None:
-        """Tell that hints may have been lost. Every beat looks at the replicas."""
+        """Report that hints may have been lost. Every heartbeat reads the replicas."""
         self.on_hint("")
 
     def heard(self, words: Sequence[str]) -> None:
-        """Tell of what other replicas have hinted."""
+        """Report the hints of other replicas."""
         for said in words:
             epoch, _, word = said.partition(_SAYS)
             if epoch.isdecimal() and not self.is_mine(int(epoch)):
@@ -316,7 +317,7 @@ class PostgresRegistry:
 
 
 async def entries_in(connection: AsyncConnection) -> dict[int, ReplicaEntry]:
-    """The replicas that are in the list, by their epochs, for somebody who is none of them."""
+    """The replicas in the list by epoch, for a process that is no replica."""
     found = await connection.execute(Namespace.of_replicas().sql(_ENTRIES))
     return _entries_in(await found.fetchall())
 

@@ -1,10 +1,9 @@
-"""A replica among others on one PostgreSQL: its tasks, what it adopts, and what it hears.
+"""A replica among others on one PostgreSQL. It connects the parts that implement `Replicas`.
 
-Everything here that other replicas have to see is a row; NOTIFY only says when to look (`feed.py`). Who lives is found
-by `epochs.py`, what happens to the tasks of the dead by `takeover.py`, and what replicas ask of each other by
-`commands.py`.
+Everything that other replicas have to see is a row; NOTIFY only says when to read (`feed.py`). `epochs.py` finds out
+who lives, `takeover.py` adopts the tasks of the dead, and `command_rows.py` has the commands between replicas.
 
-The replica that finds its own epoch gone tells its engine, which drops what it has in memory: another replica holds
+A replica that finds its own epoch gone notifies its engine, which drops what it has in memory: other replicas hold
 those tasks now.
 """
 
@@ -64,7 +63,7 @@ class PostgresReplicas:
         now_ms: Callable[[], int],
         seals: CommandSeals | None,
     ) -> None:
-        """`now_ms` is this machine's clock. `seals` are for what replicas ask of each other."""
+        """`now_ms` is this machine's clock. `seals` are for the commands between replicas."""
         self._tasks = tasks
         self._connections = connections
         self._place = place
@@ -92,12 +91,12 @@ class PostgresReplicas:
 
     @property
     def epoch(self) -> str:
-        """The epoch of this replica. It changes when the replica was fenced."""
+        """See `Replicas.epoch`."""
         return str(self.epochs.number)
 
     @property
     def leads(self) -> bool:
-        """See `Replicas.leads`: the oldest replica that lives leads."""
+        """See `Replicas.leads`: the oldest live replica leads."""
         return self._leads and self.epochs.failure is None
 
     @property
@@ -153,7 +152,7 @@ class PostgresReplicas:
         return await self._sessions.claim(name, idle_seconds)
 
     def end_session(self, claim: SessionClaim) -> None:
-        """See `Replicas.end_session`. A replica that ends leaves its sessions to the others, as one that is killed."""
+        """See `Replicas.end_session`. A replica that stops leaves its sessions to the others, like a killed replica."""
         if not self.epochs.has_ended:
             self._sessions.end(claim)
 
@@ -163,14 +162,14 @@ class PostgresReplicas:
         self.outbox.stored(changes)
 
     def run(self, writer: GroupWriter) -> None:
-        """Live in the tasks of the store."""
+        """Run in the tasks of the store."""
         self._writer = writer
         self.epochs.run()
         for life in (self._feed.run, self._hints.run, self._commands.serve, self.outbox.run, self._lead):
             self._tasks.start(life)
 
     async def _lead(self) -> NoReturn:
-        """Sweep, as long as this replica leads."""
+        """Sweep as long as this replica leads."""
         while True:
             await anyio.sleep(SWEEP_SECONDS)
             if self.leads:
@@ -189,20 +188,20 @@ class PostgresReplicas:
                 except StoreError as exc:
                     logger.debug("a sweep failed, and is done again later: %s", exc)
 
-    # What its epochs tell: see `EpochUser`
+    # Calls of its epochs: see `EpochUser`
 
     async def began(self, connection: AsyncConnection, epoch: int, start: UUID) -> None:
-        """Nothing more belongs to an epoch."""
+        """Store nothing: an agent adds nothing to an epoch."""
 
     def renewed(self) -> None:
-        """Drop what the engine has in memory."""
+        """Let the engine drop what it has in memory."""
         logger.error("this replica was silent for so long that others took its tasks over; it goes on anew")
         self._leads = False
         if self._engine is not None:
             self._engine.fenced()
 
     def looked(self, look: EpochLook) -> None:
-        """Lead, if this replica is the oldest, and take over from the dead."""
+        """Lead if this replica is the oldest, and take over from dead replicas."""
         self._leads = self.epochs.number == min(look.living)
         ((has_orphans,),) = look.rows
         if look.dead or has_orphans:
@@ -210,13 +209,13 @@ class PostgresReplicas:
             self.outbox.look()
 
     def look(self) -> None:
-        """Look for everything at once: hints may have been lost."""
+        """Read everything at once: hints may have been lost."""
         self._feed.look()
         self._commands.look()
         self.outbox.look()
 
     def heard(self, words: Sequence[str]) -> None:
-        """Take hints."""
+        """Pass each hint to its reader."""
         self._feed.hinted(words)
         self.outbox.hinted(words)
         for word in words:

@@ -1,8 +1,8 @@
-"""Which replica has a session with a tool server: a row for each session, which names an epoch.
+"""Which replica has a session with a tool server: a row for each session, with the epoch of its owner.
 
-A row is claimed by the epoch that opens the session, if no living epoch has it. It is deleted when the session ends.
-The row of an epoch that is gone stays for as long as the session could have been idle, so that its next user can be
-told that a session was lost.
+An epoch that opens a session claims the row, if no live epoch has it, and deletes it when the session ends. The row of
+an epoch that is gone stays as long as the session could have been idle, so that the next user learns that the session
+was lost.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _LONGEST_PAUSE_SECONDS: Final = 5.0
-"""The longest pause between two tries to delete a row."""
+"""The longest pause between two attempts to delete a row."""
 
 _MINE: Final = "SELECT FROM {ns}.epochs WHERE epoch = %s AND NOT gone FOR SHARE"
-# A claim that is sent twice, since the first connection broke, is one claim.
+# A claim that is sent again because the first connection broke is still one claim.
 _CLAIM: Final = """
     INSERT INTO {ns}.sessions AS s (name, epoch, token, idle_seconds)
     VALUES (%(name)s, %(epoch)s, %(token)s, %(idle)s)
@@ -50,7 +50,7 @@ _FORGET_LOST: Final = "DELETE FROM {ns}.sessions WHERE lost_at < now() - make_in
 
 
 class SessionRows:
-    """The sessions of one agent, for a replica whose number `epoch` gives."""
+    """The sessions of an agent. `epoch` returns the replica's epoch."""
 
     def __init__(
         self, tasks: StoreTasks, connections: DatabaseConnections, place: Namespace, epoch: Callable[[], int]
@@ -67,7 +67,7 @@ class SessionRows:
         try:
             found = await self._connections.run(partial(_claimed, place=self._place, cells=cells))
         except StoreError:
-            self.end(SessionClaim(name, "", token.hex))  # it is not known whether the row was written
+            self.end(SessionClaim(name, "", token.hex))  # the row may have been written
             raise
         if found is None:
             raise StoreConflictError("the session has another owner now, or this replica a new epoch")
@@ -98,7 +98,7 @@ class SessionRows:
 async def _claimed(
     connection: AsyncConnection, place: Namespace, cells: dict[str, object]
 ) -> tuple[int, bool] | None:
-    """The owner after a claim, and whether the session was lost; None if the claim has to be made again."""
+    """The owner after a claim, and whether the session was lost; None if the caller must claim again."""
     async with connection.transaction():
         mine = await connection.execute(place.sql(_MINE), (cells["epoch"],))
         if await mine.fetchone() is None:
@@ -110,6 +110,6 @@ async def _claimed(
 
 
 async def sweep_sessions(connection: AsyncConnection, place: Namespace) -> None:
-    """Note which sessions were lost, and forget those that would have ended by themselves meanwhile."""
+    """Note which sessions were lost, and delete the lost sessions that would have expired by now."""
     await connection.execute(place.sql(_NOTE_LOST))
     await connection.execute(place.sql(_FORGET_LOST))

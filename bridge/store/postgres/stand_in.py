@@ -1,10 +1,10 @@
-"""A thread that sends heartbeats for a replica while other work holds its event loop.
+"""A thread that sends heartbeats for a replica while other work blocks its event loop.
 
-The other replicas take a replica without heartbeats for dead, and fail its tasks, although a held loop loses nothing.
-So a thread asks the loop again and again for a sign of life. While no sign comes, the thread beats on a connection of
-its own, for some leases: a loop that never goes on must lose its tasks in the end.
+The other replicas take a replica without heartbeats for dead, and fail its tasks, although a blocked loop loses
+nothing. So the thread regularly asks the loop for a sign of life. While none comes, it sends heartbeats on its own
+connection, but only for some leases: a loop that stays blocked must lose its tasks in the end.
 
-The thread does nothing while the loop answers: a beat that fails or waits is the loop's own matter.
+The thread does nothing while the loop answers: the loop itself handles heartbeats that fail or wait.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ logger = logging.getLogger(__name__)
 BEAT: Final = "UPDATE {ns}.beats SET beat = beat + 1 WHERE epoch = %s"
 
 _LATE_BEATS: Final = 3
-"""After so many beats without a sign of life the loop is held."""
+"""The heartbeat periods without a sign of life after which the loop counts as blocked."""
 _LEASES_MOST: Final = 6
-"""For so many leases a thread stands in for a loop."""
+"""The leases for which the thread stands in for the loop."""
 _CONNECT_SECONDS: Final = 5
 _JOIN_SECONDS: Final = 5.0
 
 
 class StandInBeat:
-    """The thread of one epoch's replica. `start` it on the loop."""
+    """The thread of a replica. Call `start` on the loop."""
 
     def __init__(self, url: str, place: Namespace, lease: Lease, epoch: Callable[[], int]) -> None:
-        """`epoch` gives the number of the current epoch, or 0 without one."""
+        """`epoch` returns the current epoch, or 0 if there is none."""
         self._url = url
         self._place = place
         self._lease = lease
@@ -48,11 +48,11 @@ class StandInBeat:
         self._thread: Thread | None = None
         self._connection: psycopg.Connection | None = None
         self.beats = 0
-        """How many heartbeats this thread has sent."""
+        """The number of heartbeats that this thread has sent."""
 
     @property
     def is_needed(self) -> bool:
-        """Whether the thread stands in: it has begun to beat, and the loop has not answered since."""
+        """Whether the thread stands in: it has sent a heartbeat, and the loop has not answered since."""
         return self._connection is not None
 
     def start(self) -> None:
@@ -63,11 +63,11 @@ class StandInBeat:
         self._thread.start()
 
     def stop(self) -> None:
-        """Beat no more."""
+        """Send no more heartbeats."""
         self._stopped.set()
 
     def join(self) -> None:
-        """Wait until the thread has ended, once `stop` was called."""
+        """Wait until the thread has ended. Call `stop` before."""
         if self._thread is not None:
             self._thread.join(_JOIN_SECONDS)
 

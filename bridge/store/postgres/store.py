@@ -1,6 +1,6 @@
-"""A store in PostgreSQL, which any number of replicas share. See `Store` for the promises, `replicas.py` for the rest.
+"""A store in PostgreSQL that any number of replicas share. See `Store` for the promises, `replicas.py` for the rest.
 
-It needs two to four connections for each agent, and one that is direct, where a pool stands in front of the database.
+It needs two to four connections for each agent, one of them direct if a pool is in front of the database.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from bridge.telemetry.database_sight import DatabaseSight
 
 _END_SECONDS: Final = 2.0
-"""How long the end of a replica may take to be noted. Others find out by themselves, too."""
+"""How long a replica tries to note its end. Others notice the end by themselves too."""
 
 
 class PostgresStore:
-    """Keeps the tasks of one agent in PostgreSQL, beside other replicas of it."""
+    """Keeps the tasks of an agent in PostgreSQL, together with other replicas of the agent."""
 
     def __init__(
         self,
@@ -59,10 +59,10 @@ class PostgresStore:
     ) -> None:
         """Name the database by a URL that libpq understands, and the agent.
 
-        `direct_url` leads past a connection pool that gives each transaction another session; without one, `url` is
-        direct itself. `sight` tells the log of the database, for all who share it. `tables` are those that this
-        release knows, and `now_ms` is this machine's clock. `keys` seal and prove what replicas ask of each other;
-        without them none asks or does anything.
+        `direct_url` leads past a connection pool that gives each transaction another session; without it, `url` must be
+        direct. `sight` logs outages, once for all users of the object. `tables` are the tables of this release, and
+        `now_ms` is this machine's clock. `keys` seal and prove the commands between replicas; without keys there are no
+        commands.
 
         Raises:
             UsageError: libpq does not understand a URL, or a key is too short.
@@ -94,7 +94,7 @@ class PostgresStore:
 
         Raises:
             UsageError: the database cannot be reached or refuses, or the tables are of a newer release, or need a
-                change that releases which run may not bear.
+                breaking change, which running releases may not be able to use.
         """
         await prepared(self._address, self._place, self._known, self._bounds.store.statement_seconds)
         await self._tasks.begin()
@@ -124,8 +124,8 @@ class PostgresStore:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Store and answer the submitted changes, and leave the other replicas what is left. A cancellation does not
-        cut this short, and a database that is away does not make it long."""
+        """Store and answer the submitted changes, and leave unfinished tasks to the other replicas. A cancellation does
+        not shorten this, and an unreachable database does not prolong it."""
         with anyio.CancelScope(shield=True):
             await self._writer.close()
             with anyio.move_on_after(min(_END_SECONDS, self._bounds.store.close_seconds)):
@@ -133,7 +133,7 @@ class PostgresStore:
         await self._end()
 
     async def _end(self) -> None:
-        """End all tasks. What they wait for fails first: a driver that is interrupted waits for the database."""
+        """End all tasks. Their connections are cut first, because an interrupted driver waits for the database."""
         self._writer.cut()
         self._epochs.cut()
         self._connections.cut()
@@ -149,7 +149,7 @@ class PostgresStore:
         self._writer.submit(change, done)
 
     async def load(self, task_id: str) -> StoredTask | None:
-        """The task with this id, whoever owns it; None if there is none.
+        """The task with this id, of any owner; None if there is none.
 
         Raises:
             StoreError: the database cannot be reached. All reads raise it.
@@ -161,7 +161,7 @@ class PostgresStore:
                 return task
 
     async def list(self, query: Query) -> TaskPage:
-        """One page of the owner's tasks."""
+        """A page of the owner's tasks, or of the tasks of all owners."""
         return await self._connections.run(partial(reads.listing, place=self._place, query=query))
 
     async def context_owner(self, context_id: str) -> str | None:
@@ -183,7 +183,7 @@ class PostgresStore:
 
     @property
     def outbox(self) -> PostgresOutbox:
-        """The webhooks of the tasks, and what is to be sent to them."""
+        """The webhooks of the tasks, and the events still to be sent to them."""
         return self._replicas.outbox
 
     async def unfinished(self) -> AsyncIterator[StoredTask]:
@@ -193,15 +193,15 @@ class PostgresStore:
             yield task
 
     async def waiting(self, states: Collection[str]) -> Mapping[str, int]:
-        """The unfinished tasks in one of these states: their ids, with the `status_ms` of each."""
+        """The ids of the unfinished tasks in one of these states, each with its `status_ms`."""
         return await self._connections.run(partial(reads.waiting, place=self._place, states=states))
 
     async def evict(self, ended_before_ms: int, quota: Quota) -> int:
-        """Delete ended tasks that are too old or beyond a quota, and return how many. It is asked of the leading
-        replica.
+        """Delete ended tasks that are too old or beyond a quota, and return their number. Only the leading replica
+        calls this.
 
         Raises:
-            StoreError: the store cannot write. Tasks that were deleted before stay deleted.
+            StoreError: the store cannot write. Tasks deleted before the error stay deleted.
         """
         return await evictions.evict(
             self._connections, self._place, self._epochs.number, ended_before_ms, quota
@@ -214,7 +214,7 @@ class PostgresStore:
 
     @property
     def failure(self) -> str | None:
-        """Why the store cannot write, in words; None while it can."""
+        """The reason why the store cannot write; None while it can."""
         return self._writer.failure or self._epochs.failure
 
     async def probe(self) -> bool:
@@ -232,4 +232,4 @@ class PostgresStore:
         return self.failure is None
 
     async def check(self) -> None:
-        """Do nothing: the beats of this replica find out."""
+        """Do nothing: the heartbeats of this replica check the database."""

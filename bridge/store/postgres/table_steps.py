@@ -1,19 +1,20 @@
-"""The tables of a store in PostgreSQL, as the steps that make them. When a step is taken is in `upgrade.py`.
+"""The tables of a store in PostgreSQL, as the steps that make them. `upgrade.py` decides when a step is taken.
 
-Each agent has a schema of its own (`Namespace`), as it has a file of its own with SQLite. The list of replicas has one,
-too. Statements name it, since a connection pool in front of the database forgets what a session has set.
+Each agent has its own schema (`Namespace`), as it has its own file with SQLite. The list of replicas has a schema too.
+Statements name the schema, because a connection pool in front of the database forgets the settings of a session.
 
 - `store`: the version of the tables, and the oldest version whose releases can read and write them.
 - `epochs`: a row for each start of a replica. `gone` is its fence: an append locks the row FOR SHARE, and a take-over
-  sets it, so that one waits for the other.
-- `beats`: what a replica changes to show that it lives. It stands apart, because the fence's row is locked by appends.
-- `tasks`: the columns that tasks are found by, and `holder`, the epoch that may append.
-- `events`: each event is kept for a while, also when a snapshot has it, for replicas that have not read it yet.
-- `counts`: how many tasks each owner has in each state, a row for each epoch: writers do not wait for each other.
-- `commands`: what one replica asks of another, with the proof that a replica wrote it, and the reply.
-- `webhooks` and `outbox`: where events are sent to, by which epoch, and those that are still to be sent. `hooked` of a
-  task says that it has or had a webhook, so that an append need not look.
-- `sessions`: which epoch has a session with a tool server. `lost_at` is when it was seen that the epoch is gone.
+  sets `gone`, so that they wait for each other.
+- `beats`: a replica's heartbeats. They are separate from `epochs`, because appends lock the rows there.
+- `tasks`: the columns by which queries find tasks, and `holder`, the epoch that may append.
+- `events`: an event stays for a while after a snapshot replaced it, for replicas that have not read it yet.
+- `counts`: the number of tasks of each owner in each state, with a row per epoch, so that writers do not wait for each
+  other.
+- `commands`: the commands of one replica to another, with the proof that a replica wrote them, and the reply.
+- `webhooks` and `outbox`: the targets of events, the epoch that sends to them, and the events still to be sent.
+  `tasks.hooked` says that a task has or had a webhook, so that an append need not look.
+- `sessions`: the epoch that has a session with a tool server. `lost_at` is the time at which the epoch was found gone.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ from typing import Final, LiteralString
 from psycopg import sql
 
 _MOST_NAME: Final = 63
-"""PostgreSQL cuts longer names without an error."""
+"""The longest name in bytes. PostgreSQL truncates longer names without an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """A place in a database, for the tasks of one agent or for the list of replicas: a schema, a channel of the same
-    name, and a number for locks."""
+    """The part of a database for an agent's tasks, the list of replicas, or logins: a schema, a NOTIFY channel of the
+    same name, and a number for locks."""
 
     name: str
 
     @classmethod
     def of(cls, agent: str) -> Namespace:
-        """The namespace of an agent. A name that PostgreSQL would cut or change has a hash at its end."""
+        """The namespace of an agent. A name that PostgreSQL would truncate or change gets a hash at its end."""
         plain = re.sub(r"[^a-z0-9_]", "_", agent.lower())
         name = f"mcp_a2a_{plain}"
         if plain != agent or len(name) > _MOST_NAME:
@@ -48,17 +49,17 @@ class Namespace:
 
     @classmethod
     def of_replicas(cls) -> Namespace:
-        """The namespace of the list of replicas. No agent has it."""
+        """The namespace of the list of replicas. No agent can have it."""
         return cls("mcp_a2a")
 
     @classmethod
     def of_logins(cls) -> Namespace:
-        """The namespace of logins, which all replicas of a database share. No agent has it."""
+        """The namespace of logins, which all replicas of a database share. No agent can have it."""
         return cls("mcp_a2a__logins")
 
     @property
     def lock(self) -> int:
-        """The first number of this namespace's advisory locks, of 32 bits with a sign."""
+        """The first key of this namespace's advisory locks, a signed number of 32 bits."""
         return int.from_bytes(blake2b(self.name.encode(), digest_size=4).digest(), signed=True)
 
     def sql(self, text: LiteralString) -> sql.SQL:
@@ -73,10 +74,10 @@ def _statement(place: Namespace, text: LiteralString) -> sql.SQL:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What makes the next version of the tables. A released step never changes.
+    """The statements that make the next version of the tables. A released step never changes.
 
-    A step without `is_breaking` runs while older replicas write. So it may add tables, columns with a default at the
-    end of a table, and indexes on what is small. It waits a second at most for a table that it changes.
+    A step without `is_breaking` runs while older replicas write. So it may add only tables, columns with a default at
+    the end of a table, and indexes on small tables. It waits at most a second for a table that it changes.
     """
 
     statements: LiteralString
@@ -86,7 +87,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The tables as one release knows them."""
+    """The tables of a release."""
 
     steps: tuple[Step, ...]
 
@@ -97,11 +98,11 @@ class Tables:
 
     @property
     def readable_by(self) -> int:
-        """The oldest version whose releases can read and write what this one makes."""
+        """The oldest version whose releases can read and write these tables."""
         return max((number for number, step in enumerate(self.steps, 1) if step.is_breaking), default=1)
 
     def breaks(self, version: int) -> bool:
-        """Whether a step after this version is breaking. Version 0 has no tables, so nothing breaks."""
+        """Whether a step after `version` is breaking. Version 0 has no tables, so nothing breaks."""
         return 0 < version < self.readable_by
 
 
@@ -243,9 +244,9 @@ REPLICAS: Final = Tables(
         ),
     )
 )
-"""The tables of the list of replicas. `members` has what each epoch tells of itself, `kept` what outlives them."""
+"""The tables of the list of replicas. `members` has the entry of each epoch, `kept` the values that outlive epochs."""
 
 LOGINS: Final = Tables(
     (Step("CREATE TABLE {ns}.logins (id text PRIMARY KEY, sealed bytea NOT NULL);"),),
 )
-"""The table of logins. A row says nothing without a key of the bridge."""
+"""The table of logins. A row is unreadable without a key of the bridge."""

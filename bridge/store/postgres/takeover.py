@@ -1,7 +1,7 @@
-"""Taking over the tasks of the dead: the fence, the claim, and giving them to the engine.
+"""Takes over the tasks of dead replicas: fences the replicas, claims the tasks, and gives them to the engine.
 
-Every step can be done again, since a connection may break under it. A claim names the tasks that it saw without a
-living holder: those that this epoch holds afterwards are the ones that it took.
+Every step can be repeated, because a connection may break during it. A claim names the tasks that it saw without a live
+holder; the tasks among them that this epoch holds afterwards are the claimed ones.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ADOPTED_AT_ONCE: Final = 64
-"""How many tasks one transaction takes over."""
+"""The most tasks that one transaction takes over."""
 
-# Each holder is found by one step in the index of holders: held tasks may be a million, and holders are a few.
+# One index step per holder: there may be a million held tasks, but only a few holders.
 _DEAD: Final = """
     WITH RECURSIVE holders AS (
         (SELECT holder FROM {ns}.tasks WHERE holder IS NOT NULL ORDER BY holder LIMIT 1)
@@ -61,7 +61,7 @@ _MINE: Final = "SELECT FROM {ns}.epochs WHERE epoch = %s AND NOT gone FOR SHARE"
 
 
 class Takeover:
-    """Takes over the tasks of the dead, one take-over at a time."""
+    """Takes over the tasks of dead replicas, one take-over at a time."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Takeover:
         self._epochs = epochs
         self._engine: ReplicaEngine | None = None
         self._coming: dict[str, anyio.Event] = {}
-        """The tasks that are being claimed, each until the engine has it or somebody else was faster."""
+        """The tasks that are being claimed, each until the engine has it or another replica was faster."""
         self._is_stopping = False
         self._is_running = False
 
@@ -87,18 +87,18 @@ class Takeover:
         self._engine = engine
 
     def stop(self) -> None:
-        """Adopt nothing more."""
+        """Adopt no more tasks."""
         self._is_stopping = True
 
     def begin(self, dead: Sequence[int]) -> None:
-        """Fence the dead, and adopt what has no living holder, in a task of its own. While that goes on, further calls
-        do nothing: the next look at the others finds the same again."""
+        """Start a task that fences the dead and adopts tasks without a live holder. While it runs, further calls do
+        nothing: the next heartbeat finds the same again."""
         if not self._is_running:
             self._is_running = True
             self._tasks.start(self._run, tuple(dead))
 
     async def was_given(self, task_id: str) -> bool:
-        """Wait until a task that is being claimed was given to the engine. Returns False for one that is not."""
+        """Wait until the engine has a task that is being claimed. Returns False if the task is not being claimed."""
         coming = self._coming.get(task_id)
         if coming is None:
             return False
@@ -117,9 +117,9 @@ class Takeover:
             self._is_running = False
 
     async def _fence(self, dead: Sequence[int]) -> None:
-        """Mark epochs as gone, and tell the others."""
+        """Mark epochs as gone, and notify the others."""
         await self._epochs.fence(dead)
-        # The list of replicas tells of a replica once, by its address, and not for each agent.
+        # Only at debug level: the list of replicas logs the replica once, with its address, and not for each agent.
         logger.debug("replica %s is gone; its tasks go on here or elsewhere", ", ".join(map(str, dead)))
         self._hints.add(GONE)
 
@@ -136,7 +136,8 @@ class Takeover:
                 return
 
     async def _claim(self, orphans: Sequence[str], epoch: int) -> list[StoredTask]:
-        """Claim tasks. Returns those that this epoch holds now, of which none is read before the engine has it."""
+        """Claim tasks. Returns the tasks that this epoch holds now. `Store.load` of them waits until the engine has
+        them."""
         place, pauses = self._place, Backoff(0.1, 2.0)
         claim = partial(_claimed, place=place, epoch=epoch, orphans=orphans)
         adopted: list[StoredTask] = []
@@ -146,7 +147,7 @@ class Takeover:
                 try:
                     claimed = await self._connections.run(claim)
                     adopted = await self._connections.run(partial(reads.tasks, place=place, task_ids=claimed))
-                except StoreError as exc:  # what was claimed already must not be left to nobody
+                except StoreError as exc:  # claimed tasks must reach the engine
                     logger.debug("a take-over waits: %s", exc)
                     await anyio.sleep(pauses.next())
                 else:

@@ -1,10 +1,10 @@
-"""When the tables of a store change, and who may use them as they are.
+"""Updates the tables of a store, and decides which releases may use them.
 
-A start makes tables that are missing, and takes the steps that older replicas do not notice. A breaking step is taken
-by `migrate` alone, once no replica uses the store: until then every release that runs can be started again.
+A start makes missing tables, and takes the steps that older replicas do not notice. Only `migrate` takes a breaking
+step, when no replica uses the store: until then every running release can be started again.
 
-The row of `store` says who may use the tables. A replica reads it when it starts, and each time it begins an epoch: one
-that stood still while the tables changed does not come back to them.
+The row of `store` says which releases may use the tables. A replica reads it each time it begins an epoch, so a replica
+that stalled while the tables changed cannot use them again.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _PREPARE_SECONDS: Final = 600.0
-"""How long a start may wait for the tables: for another replica that changes them, or for tasks that are moved."""
+"""How long a start waits for the tables while another replica changes them or tasks are moved."""
 
 _LOCK_SECONDS: Final = 1
-"""How long a step waits for a table. Whoever writes waits behind it meanwhile, which must not look like silence."""
+"""How long a step waits for a table. Writers wait behind the step, and must not look silent."""
 
 _MAY_MAKE: Final = """
     SELECT CASE WHEN to_regnamespace(%(name)s) IS NULL THEN has_database_privilege(current_database(), 'CREATE')
     ELSE has_schema_privilege(%(name)s, 'CREATE') END"""
 
 _TRIES: Final = 60
-"""How often a step is tried whose tables are in use."""
+"""The number of attempts of a step whose tables are in use."""
 
 
 class OutdatedError(StoreError):
-    """A newer release has changed the tables in a way that this one cannot use."""
+    """A newer release has changed the tables so that this release cannot use them."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableVersion:
-    """The version of tables that are there."""
+    """The version of the existing tables."""
 
     version: int
-    """0 where there are none."""
+    """0 if there are no tables."""
     readable_by: int
 
 
@@ -64,14 +64,14 @@ NO_TABLES: Final = TableVersion(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """What a migration does, or would do."""
+    """The result of a migration, or of its dry run."""
 
     place: str
     before: int
     after: int
     is_breaking: bool
     living: tuple[LivingReplica, ...] = ()
-    """The replicas that a breaking one has to wait for."""
+    """The replicas that a breaking migration has to wait for."""
 
 
 async def version_of(connection: AsyncConnection, place: Namespace) -> TableVersion:
@@ -86,10 +86,10 @@ async def version_of(connection: AsyncConnection, place: Namespace) -> TableVers
 
 
 async def require_usable(connection: AsyncConnection, place: Namespace, tables: Tables) -> None:
-    """Refuse tables that this release cannot use. They do not change until the transaction of the caller has ended.
+    """Refuse tables that this release cannot use. They cannot change until the caller's transaction ends.
 
     Raises:
-        OutdatedError: a newer release has changed them meanwhile.
+        OutdatedError: a newer release has changed the tables.
     """
     found = await connection.execute(place.sql("SELECT readable_by FROM {ns}.store FOR SHARE"))
     row = await found.fetchone()
@@ -102,8 +102,8 @@ async def require_usable(connection: AsyncConnection, place: Namespace, tables: 
 async def prepared(
     address: DatabaseAddress, place: Namespace, tables: Tables, seconds: float, *, dry_run: bool = False
 ) -> None:
-    """Make the tables of a store that is to be used, or take the steps that older replicas do not notice. Connecting
-    may take some seconds. With `dry_run` nothing changes, and looking may take no longer than that either.
+    """Connect, and make the tables or take the steps that older replicas do not notice. `seconds` bounds connecting.
+    With `dry_run` nothing changes, and `seconds` bounds the check too.
 
     Raises:
         UsageError: the database cannot be reached or refuses, or the tables are of a newer release, or need a
@@ -142,13 +142,13 @@ async def migrate(
     dry_run: bool = False,
     on_wait: Callable[[StoreLockedError], None] = lambda _: None,
 ) -> Migration:
-    """Make or update the tables, by breaking steps as well once no replica lives. Returns what was done.
+    """Make or update the tables, with breaking steps too when no replica lives. Returns the result.
 
-    `wait_seconds` is how long to wait for the replicas that live; `on_wait` is told of them at each look. With
-    `dry_run` nothing changes.
+    `wait_seconds` is how long to wait for live replicas to stop; `on_wait` is called at each check that finds some.
+    With `dry_run` nothing changes.
 
     Raises:
-        StoreLockedError: replicas live.
+        StoreLockedError: there are live replicas.
         UsageError: the database cannot be reached or refuses, or the tables are of a newer release.
     """
     ends_at = anyio.current_time() + wait_seconds
@@ -171,10 +171,10 @@ async def migrate(
 
 
 async def _patiently(place: Namespace, work: Callable[[], Awaitable[T]]) -> T:
-    """Do what may have to wait for tables that are in use.
+    """Do `work`, and repeat it while tables that it needs are in use.
 
     Raises:
-        UsageError: they stay in use, or the role may not change them.
+        UsageError: the tables stay in use, or the role may not change them.
     """
     pauses = Backoff(0.1, 2.0)
     for left in reversed(range(_TRIES)):
@@ -196,7 +196,7 @@ async def _patiently(place: Namespace, work: Callable[[], Awaitable[T]]) -> T:
 async def _settled(
     connection: AsyncConnection, place: Namespace, tables: Tables, *, dry_run: bool = False
 ) -> TableVersion:
-    """Take the steps for which no replica has to be gone. Returns the version that was found."""
+    """Take the steps that are not breaking. Returns the version before them."""
     async with connection.transaction():
         await connection.execute(LOCK, (place.lock,))
         found = await version_of(connection, place)
@@ -209,10 +209,10 @@ async def _settled(
 
 
 async def _require_makeable(connection: AsyncConnection, place: Namespace) -> None:
-    """Refuse a namespace in which this role may not make the tables that are missing.
+    """Refuse a namespace in which this role may not make the missing tables.
 
     Raises:
-        psycopg.errors.InsufficientPrivilege: it may not.
+        psycopg.errors.InsufficientPrivilege: the role may not make them.
     """
     asked = await connection.execute(_MAY_MAKE, {"name": place.name})
     if await asked.fetchone() != (True,):
@@ -220,16 +220,16 @@ async def _require_makeable(connection: AsyncConnection, place: Namespace) -> No
 
 
 async def _broken(connection: AsyncConnection, place: Namespace, tables: Tables, lease: Lease) -> None:
-    """Take all steps, while nobody uses the store."""
+    """Take all steps, in a transaction in which no replica uses the store."""
     async with alone(connection, place, lease, fences=True):
         await _take_steps(connection, place, tables, await version_of(connection, place))
 
 
 def require_known(found: TableVersion, place: Namespace, tables: Tables) -> None:
-    """Refuse tables of a newer release that this one cannot use.
+    """Refuse tables of a newer release that this release cannot use.
 
     Raises:
-        UsageError: they are.
+        UsageError: this release cannot use the tables.
     """
     if found.readable_by > tables.version:
         raise UsageError(
@@ -246,7 +246,7 @@ async def _take_steps(
         return
     await connection.execute("SELECT set_config('lock_timeout', %s, true)", (f"{_LOCK_SECONDS}s",))
     if found == NO_TABLES:
-        # What is there is not made: a role that may not make schemas may use one that was made for it.
+        # Only if it is missing: a role that may not create schemas can use a schema that was created for it.
         there = await connection.execute("SELECT to_regnamespace(%s)", (place.name,))
         if await there.fetchone() == (None,):
             await connection.execute(place.sql("CREATE SCHEMA {ns}"))

@@ -1,12 +1,12 @@
-"""The writer of a store in PostgreSQL: groups of changes, and what becomes of them when the database is away.
+"""The writer of a store in PostgreSQL: it stores groups of changes, also across outages of the database.
 
-One task and one connection. While a group is on its way, the next one gathers. A change is answered only by what a
-COMMIT answered: when the connection is lost under a commit, the writer looks on a new connection whether the group is
-stored (`append(in_doubt=True)`), and writes what is not.
+It has one task and one connection. While a group is being stored, the next group collects. Only the answer to a COMMIT
+answers a change: if the connection is lost during a commit, the writer checks on a new connection whether the group is
+stored (`append(in_doubt=True)`), and writes the rest.
 
-While the database is away, changes wait, for a bounded time and up to a bounded size. Then they are refused, and the
-engine ends their tasks once the store can write again. A change that was refused takes with it those of its task and
-epoch that were submitted before its answer was given: whoever submitted them took it for granted.
+During an outage changes wait, for a bounded time and up to a bounded size. Then they are refused, and the engine ends
+their tasks when the store can write again. After a refusal, every change of the same task and epoch that was submitted
+before the refusal was reported is refused too, because its sender relied on the refused change.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ logger = logging.getLogger(__name__)
 
 GROUP_ENTRIES: Final = 256
 GROUP_BYTES: Final = 16 * 1024 * 1024
-"""The bounds of one transaction. The first change of a group may be larger."""
+"""The bounds of a transaction. The first change of a group may be larger."""
 
 _RACES: Final = 20
-"""How often a group is tried that others are faster than."""
+"""The number of attempts to store a group while other replicas are faster."""
 
 
 class RaceError(Exception):
-    """Another replica stored a row between the look and the write. The transaction is to be made anew."""
+    """Another replica stored a row between the read and the write. The transaction must be repeated."""
 
 
 class ContentError(Exception):
-    """Something cannot be stored at all, as text with a NUL, or bytes beyond the limit of a value."""
+    """The database cannot store the content at all, such as text with a NUL or a value beyond the size limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,10 @@ class _SubmittedChange:
     change: Change
     done: OnStored
     epoch: int
-    """The one in which it was submitted."""
+    """The epoch in which it was submitted."""
     number: int
     refusal: StoreError | None = None
-    """Why it was refused at once. It waits for those before it, since answers come in order."""
+    """Why it was refused at once. The refusal waits for earlier answers, because answers come in order."""
 
     @property
     def size(self) -> int:
@@ -78,7 +78,7 @@ class _SubmittedChange:
 
 @dataclass(frozen=True, slots=True)
 class _Note:
-    """An entry that nobody waits for."""
+    """An entry without an answer."""
 
     entry: Release | Answered
     epoch: int
@@ -89,7 +89,7 @@ _Item: TypeAlias = "_SubmittedChange | _Note"
 
 
 class GroupWriter:
-    """Stores changes in the order of their submission. All methods are for the event loop's thread."""
+    """Stores changes in the order of their submission. Call all methods on the event loop's thread."""
 
     def __init__(
         self,
@@ -100,12 +100,12 @@ class GroupWriter:
         on_stored: Callable[[Sequence[Change]], None],
         on_fenced: Callable[[int], Awaitable[None]],
     ) -> None:
-        """`epoch` gives the epoch to write under. `on_stored` is told the changes that were stored, for hints to
-        others. `on_fenced` is told the epoch that was found gone, and begins another one before changes are refused;
-        it raises StoreError if there can be none.
+        """`epoch` returns the epoch to write under. `on_stored` gets the stored changes, to send hints to others.
+        `on_fenced` gets an epoch that was found gone, and begins another epoch before changes are refused; it raises
+        StoreError if no epoch can begin.
         """
         self.failure: str | None = None
-        """Why nothing can be stored at the moment, in words; None while it can."""
+        """Why the store cannot write; None while it can."""
         self._address = address
         self._place = place
         self._bounds = bounds
@@ -117,7 +117,7 @@ class GroupWriter:
         self._given = 0
         """The number of the last change that was submitted."""
         self._refused: dict[tuple[str, int], int] = {}
-        """By task and epoch: the last number that was given when a change of them was refused."""
+        """For each task and epoch: the last submitted number when a change of them was refused."""
         self._more = anyio.Event()
         self._closing = anyio.Event()
         self._ended = anyio.Event()
@@ -138,7 +138,7 @@ class GroupWriter:
         self._queue(item)
 
     def note(self, entry: Release | Answered) -> None:
-        """Queue an entry that nobody waits for, after what was submitted before."""
+        """Queue an entry without an answer, after the changes submitted before."""
         if not self._closing.is_set():
             self._queue(_Note(entry, self._epoch()))
 
@@ -147,15 +147,15 @@ class GroupWriter:
         self._more.set()
 
     async def close(self) -> None:
-        """Take nothing more in, and wait until all that was submitted is answered. What the database does not take in
-        time is refused."""
+        """Accept no more changes, and wait until all submitted changes are answered. Changes that the database does not
+        store in time are refused."""
         self._closing.set()
         self._more.set()
         with anyio.move_on_after(self._bounds.store.close_seconds):
             await self._ended.wait()
 
     def cut(self) -> None:
-        """Let the group that is on its way fail now."""
+        """Fail the group that is being stored now."""
         if self._connection is not None:
             cut(self._connection)
 
@@ -177,7 +177,7 @@ class GroupWriter:
             await self._disconnect()
 
     def _group(self) -> list[_Item]:
-        """The next items that one transaction takes: all of one epoch."""
+        """The next items for a transaction, all of the same epoch."""
         group = [self._waiting.popleft()]
         size = group[0].size
         while self._waiting and len(group) < GROUP_ENTRIES:
@@ -215,7 +215,7 @@ class GroupWriter:
                 logger.exception("what was to be told about a change failed")
 
     async def _judged(self, group: Sequence[_Item]) -> list[Outcome]:
-        """The outcomes of a group: of what takes part in its transaction, and of what is refused without it."""
+        """The outcomes of a group: of the items that go into its transaction, and of the items refused before."""
         refused: set[str] = set()
         refusals = [self._refusal(item, refused) for item in group]
         fit = [item for item, refusal in zip(group, refusals, strict=True) if refusal is None]
@@ -223,7 +223,7 @@ class GroupWriter:
         return [next(stored) if refusal is None else refusal for refusal in refusals]
 
     def _refusal(self, item: _Item, refused: set[str]) -> Outcome:
-        """Why an item is refused without a look at the database. `refused` has the tasks that it happened to before."""
+        """Why an item is refused without asking the database, or None. `refused` collects the tasks of such items."""
         if not isinstance(item, _SubmittedChange):
             return None
         task_id = item.change.task_id
@@ -235,7 +235,7 @@ class GroupWriter:
         return None
 
     async def _stored(self, group: Sequence[_Item]) -> list[Outcome]:
-        """Store a group, over outages and races."""
+        """Store a group, with retries after outages and races."""
         entries = [item.change if isinstance(item, _SubmittedChange) else item.entry for item in group]
         ends_at, pauses = anyio.current_time() + self._bounds.store.patience_seconds, Backoff(0.1, 2.0)
         epoch, in_doubt, races = group[0].epoch, False, 0
@@ -256,7 +256,7 @@ class GroupWriter:
             except StoreAwayError as exc:
                 in_doubt = True
                 if has_rested and not self._closing.is_set():
-                    continue  # the connection may have been lost long ago, and the database be there
+                    continue  # only the idle connection may be lost, and not the database
                 self._fails(str(exc))
                 if self._closing.is_set() or anyio.current_time() >= ends_at:
                     return [exc] * len(group)
@@ -272,7 +272,7 @@ class GroupWriter:
                 return outcomes
 
     async def _one_by_one(self, group: Sequence[_Item]) -> list[Outcome]:
-        """Store the items of a group in which one cannot be kept: the others must not suffer."""
+        """Store the items of a group individually, so that an item that cannot be stored does not refuse the others."""
         outcomes: list[Outcome] = []
         refused: set[str] = set()
         for item in group:
@@ -283,13 +283,13 @@ class GroupWriter:
         return outcomes
 
     async def _tried(self, epoch: int, entries: Sequence[Entry], *, in_doubt: bool) -> list[Outcome]:
-        """One try.
+        """Try once to store the entries.
 
         Raises:
-            StoreAwayError: the connection is lost, and whether the changes are stored is not known.
-            FencedError: as `append`; nothing was stored.
+            StoreAwayError: the connection is lost, and the changes may or may not be stored.
+            FencedError: the epoch is gone; nothing was stored.
             RaceError: another replica was faster; nothing was stored.
-            ContentError: something in this group cannot be stored at all; nothing was stored.
+            ContentError: a part of this group cannot be stored at all; nothing was stored.
         """
         seconds = self._bounds.store.statement_seconds
         if self._connection is None:
