@@ -33,10 +33,7 @@ from bridge.identity.tokens.oauth import ClientToken, TokenSource
 from bridge.identity.tokens.token_endpoint import OAuthClient
 from bridge.identity.tokens.token_exchange import CallerTokens
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.listed_tools import ListBounds
-from bridge.mcp.client.opening import SessionPace
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
-from bridge.mcp.client.upstream import SessionRules
 from bridge.replicas.replica_address import ReplicaAddress
 from bridge.settings import RunSettings, ServerSettings
 from bridge.telemetry.database_sight import DatabaseSight
@@ -78,8 +75,11 @@ class ServerPlan:
 
     target: ServerTarget
     era: Era
-    pace: SessionPace
-    rules: SessionRules
+    settings: ServerSettings
+    concurrency: int
+    """The most calls at the same time."""
+    queue: int
+    """The most calls that wait for their turn."""
     fail: Fail | None = None
     """Whether the start fails while the server is down; None leaves that to the agent made of it."""
     call_timeout_seconds: float | None = None
@@ -91,28 +91,7 @@ class ServerPlan:
         cls, target: ServerTarget, era: Era, server: ServerSettings, run: RunSettings
     ) -> ServerPlan:
         """The plan of a server, with the settings of a profile."""
-        pace = SessionPace(
-            connect_seconds=server.connect_seconds,
-            start_seconds=server.start_seconds,
-            longest_pause_seconds=server.longest_pause_seconds,
-            retire_seconds=server.retire_seconds,
-            settle_seconds=server.settle_seconds,
-            concurrency=run.concurrency,
-            attribution_seconds=server.attribution_seconds,
-            unanswered_most=server.unanswered_most,
-            list_bounds=ListBounds(
-                server.tools_most, server.tools_limit_bytes, server.schema_values, server.relist_seconds
-            ),
-        )
-        rules = SessionRules(
-            per=server.session,
-            shared=server.sessions,
-            most=server.sessions_most,
-            idle_seconds=server.session_idle_seconds,
-            queue=run.queue,
-            contended_question_seconds=server.contended_question_seconds,
-        )
-        return cls(target, era, pace, rules)
+        return cls(target, era, server, run.concurrency, run.queue)
 
 
 @dataclass(frozen=True)
@@ -499,7 +478,9 @@ def for_preview(plan: Plan, folder: Path, key: str, within_seconds: float) -> Pl
             name: replace(
                 one,
                 fail="open",
-                pace=replace(one.pace, connect_seconds=min(one.pace.connect_seconds, within_seconds)),
+                settings=one.settings.having(
+                    connect_seconds=min(one.settings.connect_seconds, within_seconds)
+                ),
             )
             for name, one in plan.servers.items()
         },

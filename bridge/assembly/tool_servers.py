@@ -194,13 +194,14 @@ class ToolServers:
             target,
             era=plan.era,
             memory=memory,
-            pace=plan.pace,
-            rules=plan.rules,
+            settings=plan.settings,
+            concurrency=plan.concurrency,
+            queue=plan.queue,
             baggage_keys=self._baggage_keys,
             logins=None if login_config is None else self._logins_at(login_config),
             on_change=has_changed,
             hops=self._hops,
-            kept=None if kept is None else kept_listing(kept, plan.pace.list_bounds.schema_values),
+            kept=None if kept is None else kept_listing(kept, plan.settings.schema_values),
         )
         return upstream
 

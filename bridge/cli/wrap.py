@@ -181,4 +181,4 @@ def _adjusted(server: ServerPlan, options: dict[str, Any]) -> ServerPlan:
         return replace(server, target=target)
     if isinstance(target, HttpTarget):
         target = replace(target, connect_seconds=seconds)
-    return replace(server, target=target, pace=replace(server.pace, connect_seconds=seconds))
+    return replace(server, target=target, settings=server.settings.having(connect_seconds=seconds))

@@ -458,7 +458,8 @@ async def test_two_hundred_calls_in_flight_survive_five_new_plans(tmp_path: Path
                         # Each time the servers are other ones, and the agents say something else.
                         changed = {
                             name: server(
-                                tools.target, pace=replace(plan[name].pace, retire_seconds=50.0 + number)
+                                tools.target,
+                                settings=plan[name].settings.having(retire_seconds=50.0 + number),
                             )
                             for name, tools in both.items()
                         }

@@ -183,7 +183,7 @@ async def town(
                 result_json_values=10_000,
             )
             made = ServerPlan.as_profile_says(target, era, PROFILE.server, PROFILE.run)
-            plan = replace(made, rules=replace(made.rules, per="principal"))
+            plan = replace(made, settings=made.settings.having(session="principal"))
             await put(login_config, issuer)
             yield Town(tmp_path, login_config, issuer, calls, plan)
 

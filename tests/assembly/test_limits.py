@@ -18,11 +18,8 @@ from bridge.agents_as_tools.options import FaceOptions
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.mcp.client.dispatcher import UnansweredBounds
-from bridge.mcp.client.listed_tools import ListBounds
-from bridge.mcp.client.opening import SessionPace
 from bridge.mcp.client.transports.stdio import ChildPace, StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget
-from bridge.mcp.client.upstream import SessionRules
 from bridge.mcp.client.values import ToolCall
 from bridge.mcp.server.server import McpLimits
 from bridge.mcp.tools import SchemaBudget
@@ -44,14 +41,11 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
         Deadlines,
         EngineLimits,
         FaceOptions,
-        ListBounds,
         McpLimits,
         FollowPace,
         Quota,
         Retention,
         AgentLimits,
-        SessionPace,
-        SessionRules,
         ToolCall,
         ToolRules,
         UnansweredBounds,

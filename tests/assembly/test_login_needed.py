@@ -89,9 +89,9 @@ async def there(folder: Path, version: str) -> AsyncIterator[There]:
             )
             era = Era.MODERN if version == MODERN else Era.LEGACY
             made = ServerPlan.as_profile_says(target, era, PROFILE.server, PROFILE.run)
-            pace = replace(made.pace, connect_seconds=60)
+            settings = made.settings.having(connect_seconds=60)
             plan = {
-                "servers": {"crm": replace(made, pace=pace, fail="open")},
+                "servers": {"crm": replace(made, settings=settings, fail="open")},
                 "published": {"desk": agent("crm")},
             }
             async with live(folder, **plan) as bridge:

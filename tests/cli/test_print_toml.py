@@ -249,7 +249,7 @@ def test_the_servers_of_a_hosts_file_may_take_as_long_as_the_option_says(tmp_pat
     host_file(tmp_path)
     chosen = ("--from-json", "mcp.json", "--only", "two", "--connect-seconds", "90")
     servers = plan_of_options(wrap.wrap, *chosen).servers.values()
-    assert {one.pace.connect_seconds for one in servers} == {90}
+    assert {one.settings.connect_seconds for one in servers} == {90}
     done = run_here("wrap", "--print-toml", *chosen, state=tmp_path, folder=tmp_path)
     assert done.returncode == 2
     assert "a host's file cannot say --connect-seconds" in done.stderr

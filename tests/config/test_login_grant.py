@@ -127,13 +127,17 @@ def test_a_login_of_each_caller_gives_each_a_session_of_its_own(tmp_path: Path) 
     file = tmp_path / "bridge.toml"
     (login_config,) = login_configs(file, EACH)
     plan = plan_from_file(load(file, GIVEN)).servers["crm"]
-    assert (login_config.of_each, login_config.link_seconds, plan.rules.per) == (True, 600, "principal")
+    assert (login_config.of_each, login_config.link_seconds, plan.settings.session) == (
+        True,
+        600,
+        "principal",
+    )
     assert login_config.late_seconds == 600, "as long as a browser may be at the issuer"
     (login_config,) = login_configs(
         file, EACH.replace('"each"', '"each"\nlogin_seconds = 60\nsession = "context"')
     )
     plan = plan_from_file(load(file, GIVEN)).servers["crm"]
-    assert (login_config.link_seconds, plan.rules.per) == (60, "context")
+    assert (login_config.link_seconds, plan.settings.session) == (60, "context")
 
 
 EACH_AT_AN_AGENT = (

@@ -31,21 +31,20 @@ from bridge.a2a.model.objects import (
 from bridge.errors import PeerError
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.faults import VALUES_LIMITED_BY, ServerLostError
-from bridge.mcp.client.opening import SessionPace
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.upstream import Upstream
 from bridge.mcp.client.values import OnProgress
+from bridge.settings import ServerSettings
 from bridge.translate.blocks import ResultRules, blocks_from_parts
 from tests.hostile.endless import DONE, GIVEN, SAID, WORKING, events_of, flooding
 from tests.hostile.raw_peer import Reply, bomb, head_of, raw_peer
 from tests.support.limits import (
     call_of,
+    calls,
     card_bounds,
     client_options,
-    list_bounds,
     pace_of,
-    session_pace,
-    session_rules,
+    server_settings,
 )
 from tests.support.running import Rpc, call_part, config_for, profile_with, running
 from tests.support.scripted_agent import plain_card
@@ -187,9 +186,9 @@ def test_a_text_in_many_pieces_becomes_a_link_without_being_put_together() -> No
 
 
 @asynccontextmanager
-async def met(target: StdioTarget, pace: SessionPace | None = None) -> AsyncIterator[Upstream]:
+async def met(target: StdioTarget, settings: ServerSettings | None = None) -> AsyncIterator[Upstream]:
     """A server, connected to."""
-    upstream = Upstream("tools", target, era=Era.LEGACY, pace=pace or session_pace(), rules=session_rules())
+    upstream = Upstream("tools", target, era=Era.LEGACY, settings=settings or server_settings(), **calls())
     with anyio.fail_after(60):
         async with upstream.run():
             yield upstream
@@ -257,8 +256,8 @@ async def test_a_result_of_too_many_values_is_a_task_that_failed() -> None:
     ("size", "words"), [(1, "lists more than 20 tools"), (100_000, "lists tools of more than 1000000 bytes")]
 )
 async def test_a_list_of_tools_is_bounded_on_all_pages_together(size: int, words: str) -> None:
-    pace = session_pace(list_bounds=list_bounds(tools=20, bytes=MEGABYTE))
-    async with met(flooding("--endless", str(size)), pace) as upstream:
+    settings = server_settings(tools_most=20, tools_limit_bytes=MEGABYTE)
+    async with met(flooding("--endless", str(size)), settings) as upstream:
         with pytest.raises(PeerError, match=words):
             await upstream.ready()
 

@@ -33,7 +33,7 @@ from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import explained_at
 from bridge.mcp.client.upstream import Upstream
 from tests.support.certificates import served_as
-from tests.support.limits import card_bounds, client_options, session_pace, session_rules, url_at
+from tests.support.limits import calls, card_bounds, client_options, server_settings, url_at
 from tests.support.scripted_agent import plain_card
 
 PUBLIC = "93.184.216.34"
@@ -355,7 +355,7 @@ async def test_a_tool_server_whose_name_flips_is_not_spoken_to() -> None:
     async with neighbour() as there:
         target = url_at(there.url)
         target.seen.judge("127.1", "")([PUBLIC])
-        upstream = Upstream("tools", target, era=Era.LEGACY, pace=session_pace(), rules=session_rules())
+        upstream = Upstream("tools", target, era=Era.LEGACY, settings=server_settings(), **calls())
         async with upstream.run():
             with pytest.raises(PeerError, match=FLIPPED):
                 await upstream.ready()

@@ -23,7 +23,7 @@ from bridge.http.request_checks import FaceAddress
 from bridge.identity.callers.verifiers import Access
 from bridge.mcp.client.session import Session
 from tests.support.certificates import served_as
-from tests.support.limits import card_bounds, session_pace, url_at
+from tests.support.limits import card_bounds, server_settings, url_at
 from tests.support.mcp_face import Face
 from tests.support.mcp_serving import served
 from tests.support.running import listening
@@ -129,7 +129,7 @@ async def test_what_stands_where_a_tool_server_was_looked_for_is_said(at: At, hi
     with anyio.fail_after(30):
         async with (
             at() as url,
-            Session("tools", url_at(url), pace=session_pace(connect_seconds=10)).run() as session,
+            Session("tools", url_at(url), settings=server_settings(connect_seconds=10)).run() as session,
         ):
             with pytest.raises(PeerError) as failed:
                 await session.ready()
@@ -208,7 +208,7 @@ async def test_tls_to_a_port_without_it_is_said() -> None:
         secure = url.replace("http", "https")
         with pytest.raises(PeerError, match=r"cannot be reached: it speaks plain HTTP there: write http://$"):
             await CardSource(http, secure, None, card_bounds()).refresh()
-        async with Session("tools", url_at(secure), pace=session_pace()).run() as session:
+        async with Session("tools", url_at(secure), settings=server_settings()).run() as session:
             with pytest.raises(
                 PeerError, match=r"cannot be reached: it speaks plain HTTP there: write http://$"
             ):

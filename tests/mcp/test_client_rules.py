@@ -23,12 +23,12 @@ from bridge.mcp.client.server_connection import Deadline, ServerConnection, open
 from bridge.mcp.client.transports.streamable_http import ServerTarget
 from bridge.mcp.client.upstream import Upstream
 from bridge.mcp.client.values import ProgressReport
-from tests.support.limits import call_of, command_of, session_pace, session_rules, url_at
+from tests.support.limits import call_of, calls, command_of, server_settings, url_at
 from tests.support.mcp_wire import LEGACY, MODERN
 from tests.support.recording_server import ECHO, SESSION, Got, Json, RecordingServer, Refusal, held_open
 from tests.support.running import raw_command
 
-PACE: Final = session_pace(
+SETTINGS: Final = server_settings(
     connect_seconds=10, longest_pause_seconds=0.3, retire_seconds=2, settle_seconds=0.05
 )
 ERAS: Final = {LEGACY: Era.LEGACY, MODERN: Era.MODERN}
@@ -39,7 +39,7 @@ each_version = pytest.mark.parametrize("version", ERAS)
 @asynccontextmanager
 async def met(target: ServerTarget, era: Era) -> AsyncIterator[Upstream]:
     """The client of a server, connected."""
-    upstream = Upstream("tools", target, era=era, pace=PACE, rules=session_rules())
+    upstream = Upstream("tools", target, era=era, settings=SETTINGS, **calls())
     with anyio.fail_after(30):
         async with upstream.run():
             await upstream.ready()

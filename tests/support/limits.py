@@ -13,17 +13,12 @@ from bridge.a2a.client.transports import Deadlines
 from bridge.a2a.server.app import AgentLimits
 from bridge.a2a.tasks.intake import EngineLimits
 from bridge.assembly import offered_server
-from bridge.assembly.plan import ServerPlan
 from bridge.config.tables.profile import load_profile
-from bridge.mcp.client.eras import Era
-from bridge.mcp.client.listed_tools import ListBounds
-from bridge.mcp.client.opening import SessionPace
 from bridge.mcp.client.transports.stdio import ChildPace, StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget
-from bridge.mcp.client.upstream import SessionRules
 from bridge.mcp.client.values import ToolCall
 from bridge.mcp.server.server import McpLimits
-from bridge.settings import Settings
+from bridge.settings import ServerSettings, Settings
 from bridge.text.jsonvalues import JsonObject
 from bridge.translate.skill_tools import ToolRules
 
@@ -62,9 +57,6 @@ def child_pace(**said: Any) -> ChildPace:
         server.child_output_seconds,
     )
     return replace(pace, **said)
-
-
-_PLAN: Final = ServerPlan.as_profile_says(command_of(("none",)), Era.AUTO, PROFILE.server, PROFILE.run)
 
 
 def client_options(extensions: tuple[str, ...] = (), **said: Any) -> ClientOptions:
@@ -124,16 +116,11 @@ def _sorted(said: Mapping[str, Any], *tables: Settings) -> tuple[Any, ...]:
     return *(table.having(**keys) for table, keys in zip(tables, named, strict=True)), rest
 
 
-def session_pace(**said: Any) -> SessionPace:
-    """Of a session with a tool server."""
-    return replace(_PLAN.pace, **said)
+def server_settings(**said: Any) -> ServerSettings:
+    """Of the sessions with a tool server."""
+    return PROFILE.server.having(**said)
 
 
-def session_rules(**said: Any) -> SessionRules:
-    """Of who shares a session with a tool server."""
-    return replace(_PLAN.rules, **said)
-
-
-def list_bounds(**said: Any) -> ListBounds:
-    """Of what a tool server lists."""
-    return replace(_PLAN.pace.list_bounds, **said)
+def calls(**said: int) -> dict[str, int]:
+    """Of the calls on a tool server that run and that wait."""
+    return {"concurrency": PROFILE.run.concurrency, "queue": PROFILE.run.queue, **said}

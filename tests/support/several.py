@@ -22,7 +22,7 @@ from bridge.identity.callers.principals import LOCAL
 from bridge.identity.callers.verifiers import Access
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import ServerTarget
-from bridge.mcp.client.upstream import SessionRules, Upstream
+from bridge.mcp.client.upstream import Upstream
 from bridge.store.memory import MemoryStore
 from bridge.store.sqlite import SQLiteStore
 from bridge.tools_as_agent.agent import SkillSource, ToolsAgent
@@ -31,9 +31,9 @@ from bridge.translate.overrides import SkillOverride
 from tests.support.limits import (
     PROFILE,
     agent_limits,
+    calls,
     engine_limits,
-    session_pace,
-    session_rules,
+    server_settings,
 )
 from tests.support.running import Rpc, listening, message, mounted, texts
 from tests.support.tools import options_with
@@ -121,14 +121,14 @@ async def team(
     overrides: Mapping[str, SkillOverride] | None = None,
     *,
     store: str | None = None,
-    rules: SessionRules | None = None,
+    limits: Mapping[str, Any] | None = None,
     agent: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Team]:
     """An agent over these servers; `agent` changes its options, `store` is a file of tasks."""
     async with AsyncExitStack() as stack:
         changes = Changes()
-        sources = [await source(stack, key, target, changes, rules) for key, target in targets.items()]
+        sources = [await source(stack, key, target, changes, limits) for key, target in targets.items()]
         options = chosen(**(agent or {}))
         served = ToolsAgent(sources, options, overrides, now_ms=now_ms, present=lambda asked: asked)
         changes.agent = served
@@ -151,13 +151,15 @@ async def team(
 
 
 async def source(
-    stack: AsyncExitStack, key: str, target: ServerTarget, changes: Changes, rules: SessionRules | None = None
+    stack: AsyncExitStack,
+    key: str,
+    target: ServerTarget,
+    changes: Changes,
+    limits: Mapping[str, Any] | None = None,
 ) -> SkillSource:
     """A server, connected as long as the stack is; one that is down was tried once."""
-    pace = session_pace(concurrency=8, connect_seconds=2)
-    upstream = Upstream(
-        key, target, era=Era.MODERN, pace=pace, rules=rules or session_rules(), on_change=changes
-    )
+    limits = {"settings": server_settings(connect_seconds=2), **calls(concurrency=8), **(limits or {})}
+    upstream = Upstream(key, target, era=Era.MODERN, on_change=changes, **limits)
     await stack.enter_async_context(upstream.run())
     with suppress(PeerError):
         await upstream.ready()

@@ -21,7 +21,7 @@ from bridge.translate.availability import (
 from bridge.translate.overrides import SkillOverride
 from tests.peers.py_client import PyClient
 from tests.support.asking import asking_command, asking_url
-from tests.support.limits import session_rules, url_at
+from tests.support.limits import url_at
 from tests.support.running import call_part, message, texts
 from tests.support.several import Team, chosen, said_by, source, state, team, words
 from tests.support.tool_server import ToolServer, listed
@@ -130,8 +130,7 @@ async def test_the_skills_of_a_server_that_went_down_stay_and_their_calls_fail()
 
 @pytest.mark.proves("map-overload", "map-servers")
 async def test_a_server_with_too_many_calls_does_not_affect_another_server() -> None:
-    rules = session_rules(queue=0)
-    async with both(rules=rules) as (one, _, served):
+    async with both(limits={"queue": 0}) as (one, _, served):
         at_once = {"returnImmediately": True}
         for _ in range(8):
             await served.rpc.send(call_part("desk_hold"), configuration=at_once)

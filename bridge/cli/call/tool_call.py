@@ -122,7 +122,7 @@ class ToolCalling:
         self._links_most = plan.profile.content.links_most
         self._timeout_seconds: float | None = options["timeout_seconds"]
         (server,) = plan.servers.values()
-        self._session = Session(str(server.target), server.target, era=server.era, pace=server.pace)
+        self._session = Session(str(server.target), server.target, era=server.era, settings=server.settings)
         self._tries = plan.profile.run.answer_tries
         self._task_ttl_ms = round(plan.profile.run.task_timeout_seconds * 1000)
         if options["trace"]:

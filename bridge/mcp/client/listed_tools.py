@@ -20,6 +20,7 @@ from bridge.errors import PeerError, counted
 from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.values import ToolListing
 from bridge.mcp.tools import SchemaBudget, tools_from
+from bridge.settings import ServerSettings
 from bridge.text.jsonvalues import JsonObject, json_bytes, shortened_json
 
 MAX_PAGES: Final = 1000
@@ -35,30 +36,16 @@ _LONG_LIST_BYTES: Final = 100_000
 """A longer list of tools is parsed in a thread. Most lists have a tenth of this size."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListBounds:
-    """The bounds on a list, over all its pages, and on how often it is read."""
-
-    tools: int
-    bytes: int
-    """The most bytes. It equals the limit of a card, since a card has all tools."""
-    schema_values: int
-    """The most values in all schemas together."""
-    gap_seconds: float
-    """The shortest time after which a stale list is read again, and the longest pause between the listings of a server
-    that announces changes without changing its list."""
-
-
 Ask = Callable[[str, JsonObject], Awaitable[JsonObject]]
 
 
-async def listed_tools(name: str, ask: Ask, bounds: ListBounds, *, is_legacy: bool) -> ToolListing:
+async def listed_tools(name: str, ask: Ask, settings: ServerSettings, *, is_legacy: bool) -> ToolListing:
     """The tools on all pages of tools/list. If no further page can be read, the listing says why.
 
     Raises:
-        PeerError: the server cannot list its tools, or lists more than `bounds`.
+        PeerError: the server cannot list its tools, or lists more than `settings` allow.
     """
-    pages = _Pages(name, bounds, is_legacy=is_legacy)
+    pages = _Pages(name, settings, is_legacy=is_legacy)
     params: JsonObject = {}
     while not pages.is_last:
         try:
@@ -82,7 +69,7 @@ class _Pages:
     """The pages that were read."""
 
     name: str
-    bounds: ListBounds
+    settings: ServerSettings
     is_legacy: bool = field(kw_only=True)
     cursor: JsonValue = None
     is_last: bool = False
@@ -131,12 +118,12 @@ class _Pages:
         return news
 
     def _require_bounds(self) -> None:
-        if len(self._tools) > self.bounds.tools:
+        if len(self._tools) > self.settings.tools_most:
             raise PeerError(
-                f"{self.name} lists more than {counted(self.bounds.tools, 'tool')}: `tools_most` is the limit"
+                f"{self.name} lists more than {counted(self.settings.tools_most, 'tool')}: `tools_most` is the limit"
             )
-        if self._bytes > self.bounds.bytes:
-            words = f"{self.name} lists tools of more than {self.bounds.bytes} bytes"
+        if self._bytes > self.settings.tools_limit_bytes:
+            words = f"{self.name} lists tools of more than {self.settings.tools_limit_bytes} bytes"
             raise PeerError(f"{words}: `tools_limit_bytes` is the limit")
 
     def _take_freshness(self, page: JsonObject) -> None:
@@ -167,7 +154,7 @@ class _Pages:
 
     def listing(self) -> ToolListing:
         """The tools of all pages."""
-        tools, left_out = tools_from(self._tools, SchemaBudget(self.bounds.schema_values))
+        tools, left_out = tools_from(self._tools, SchemaBudget(self.settings.schema_values))
         odd = f"its list of tools ends after {len(self._tools)}: {self._odd}" if self._odd else ""
         odd = odd or ("" if self._tools else self._nothing)
         return ToolListing(tools, left_out, odd, self._fresh_seconds)
@@ -176,9 +163,9 @@ class _Pages:
 class ListingPace:
     """When a list is read again: after announced changes, or once it is stale."""
 
-    def __init__(self, bounds: ListBounds) -> None:
-        self._gap_seconds = bounds.gap_seconds
-        self._gaps = Backoff(_FIRST_GAP_SECONDS, bounds.gap_seconds)
+    def __init__(self, settings: ServerSettings) -> None:
+        self._gap_seconds = settings.relist_seconds
+        self._gaps = Backoff(_FIRST_GAP_SECONDS, settings.relist_seconds)
         self._not_before = -float("inf")
 
     def fresh_until(self, listing: ToolListing, *, announces_changes: bool) -> float:

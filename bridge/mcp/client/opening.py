@@ -17,7 +17,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -27,7 +26,6 @@ from bridge.errors import PeerError, leaf_of
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.faults import ServerDownError
 from bridge.mcp.client.known_servers import Fact, ServerMemory
-from bridge.mcp.client.listed_tools import ListBounds
 from bridge.mcp.client.server_connection import (
     Deadline,
     EndedAtGreetingError,
@@ -39,6 +37,7 @@ from bridge.mcp.client.server_connection import (
 from bridge.mcp.client.stderr import LastWords
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
+from bridge.settings import ServerSettings
 
 logger = logging.getLogger(__name__)
 
@@ -50,32 +49,6 @@ _ERA_HINT: Final = 'a server that takes `initialize` alone as its first message 
 
 _TOLD_EACH_SECONDS: Final = 10.0
 """How often the user is told that a process is still starting."""
-
-
-@dataclass(frozen=True, slots=True)
-class SessionPace:
-    """The limits of a session with a server: times, calls and sizes."""
-
-    connect_seconds: float
-    """The longest time from the start of a connection until the tools are listed. A call waits equally long for a
-    server that has gone down. If the server has been down for longer, a call waits for only one attempt."""
-    start_seconds: float
-    """The longest time of a connection to a process, if it is more than `connect_seconds`. After `connect_seconds` the
-    server counts as down, but the process goes on starting: if it were ended and started again, it would never come
-    up."""
-    longest_pause_seconds: float
-    """The longest pause between two attempts to connect."""
-    retire_seconds: float
-    """How long the calls of a replaced connection may go on."""
-    settle_seconds: float
-    """After a change, the tools are listed again once the server has announced no change for this time."""
-    concurrency: int
-    """The most calls at the same time."""
-    attribution_seconds: float
-    """How long a question that may belong to several calls waits for all but one of them to end."""
-    unanswered_most: int
-    """The most requests of the server with unread answers."""
-    list_bounds: ListBounds
 
 
 class _OpenConnection(Protocol):
@@ -92,7 +65,7 @@ class Opener:
         target: ServerTarget,
         era: Era,
         memory: ServerMemory,
-        pace: SessionPace,
+        settings: ServerSettings,
         on_question: Callable[[], None],
     ) -> None:
         """`on_question` is as in `open_connection`."""
@@ -102,11 +75,11 @@ class Opener:
         self._memory = memory
         self._open_connection = partial(
             open_connection,
-            attribution_seconds=pace.attribution_seconds,
+            attribution_seconds=settings.attribution_seconds,
             on_question=on_question,
-            unanswered_most=pace.unanswered_most,
+            unanswered_most=settings.unanswered_most,
         )
-        self._pace = pace
+        self._settings = settings
         self.last_words = LastWords()
         """The last lines on the stderr of the latest child."""
         self._was_silent = False
@@ -124,18 +97,18 @@ class Opener:
 
     def deadline(self) -> Deadline:
         """The deadline of a connection that begins now."""
-        pace = self._pace
-        if isinstance(self._target, StdioTarget) and pace.start_seconds > pace.connect_seconds:
-            return Deadline.after(pace.start_seconds, "start_seconds")
-        return Deadline.after(pace.connect_seconds)
+        settings = self._settings
+        if isinstance(self._target, StdioTarget) and settings.start_seconds > settings.connect_seconds:
+            return Deadline.after(settings.start_seconds, "start_seconds")
+        return Deadline.after(settings.connect_seconds)
 
     async def tell_of_start(self, name: str, is_late: Callable[[str, str], None]) -> None:
         """Tell the user of a process that is starting. `is_late` is called with a message and its details once the
         process has taken longer than a connection may."""
         if not isinstance(self._target, StdioTarget):
             return
-        pace, began = self._pace, anyio.current_time()
-        due = pace.connect_seconds if pace.start_seconds > pace.connect_seconds else float("inf")
+        settings, began = self._settings, anyio.current_time()
+        due = settings.connect_seconds if settings.start_seconds > settings.connect_seconds else float("inf")
         while True:
             passed = anyio.current_time() - began
             await anyio.sleep(min(_TOLD_EACH_SECONDS, due - passed))
@@ -147,9 +120,9 @@ class Opener:
                 logger.info("%s is still starting, for %.0f s now", name, passed)
 
     def _late_words(self, name: str) -> str:
-        pace = self._pace
-        limit = f"within {pace.connect_seconds:g} s (`connect_seconds` is the limit)"
-        waited = f"its process is waited for up to {pace.start_seconds:g} s (`start_seconds`)"
+        settings = self._settings
+        limit = f"within {settings.connect_seconds:g} s (`connect_seconds` is the limit)"
+        waited = f"its process is waited for up to {settings.start_seconds:g} s (`start_seconds`)"
         return f'{name} was started, but is not up {limit}; where `fail` is "open", {waited}'
 
     async def open(self, stack: AsyncExitStack, name: str, era: Era, deadline: Deadline) -> ServerConnection:

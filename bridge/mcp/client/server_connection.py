@@ -48,7 +48,7 @@ from bridge.mcp.client.faults import (
     fault_of,
     status_of,
 )
-from bridge.mcp.client.listed_tools import ListBounds, listed_tools
+from bridge.mcp.client.listed_tools import listed_tools
 from bridge.mcp.client.stderr import LastWords
 from bridge.mcp.client.transports.http_sse import http_sse, may_be_http_sse
 from bridge.mcp.client.transports.in_process import InProcessTarget, in_process
@@ -56,6 +56,7 @@ from bridge.mcp.client.transports.stdio import StdioTarget, child
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget, streamable_http
 from bridge.mcp.client.values import Asker, Greeting, OnProgress, ProgressReport, ToolCall, ToolListing
 from bridge.mcp.tools import Tool
+from bridge.settings import ServerSettings
 from bridge.text.jsonvalues import JsonObject, words_of
 from bridge.text.safe_text import web_link
 from bridge.version import __version__
@@ -170,14 +171,14 @@ class ServerConnection:
         capabilities = self.session.server_capabilities
         return bool(capabilities and capabilities.tools and capabilities.tools.list_changed)
 
-    async def list_tools(self, bounds: ListBounds) -> ToolListing:
+    async def list_tools(self, settings: ServerSettings) -> ToolListing:
         """All pages of tools/list.
 
         Raises:
-            PeerError: the server cannot list its tools, or lists more than `bounds`.
+            PeerError: the server cannot list its tools, or lists more than `settings` allow.
         """
         is_legacy = self.era is Era.LEGACY
-        return await listed_tools(self.name, self.request, bounds, is_legacy=is_legacy)
+        return await listed_tools(self.name, self.request, settings, is_legacy=is_legacy)
 
     @property
     def takes_calls_as_tasks(self) -> bool:

@@ -106,12 +106,13 @@ from bridge.mcp.client.faults import (
 )
 from bridge.mcp.client.known_servers import Fact, ServerMemory
 from bridge.mcp.client.listed_tools import ListingPace
-from bridge.mcp.client.opening import Opener, SessionPace
+from bridge.mcp.client.opening import Opener
 from bridge.mcp.client.server_connection import Deadline, RefusedHandshakeError, ServerConnection
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget, explained_at, is_local
 from bridge.mcp.client.values import Asker, Greeting, OnProgress, ToolCall, ToolListing
 from bridge.mcp.messages import result_as_specified, state_of_result
 from bridge.mcp.tools import Tool
+from bridge.settings import ServerSettings
 from bridge.text.jsonvalues import JsonObject
 from bridge.trace import UNHEARD, Hops
 
@@ -141,7 +142,7 @@ class Session:
         *,
         era: Era = Era.AUTO,
         memory: ServerMemory | None = None,
-        pace: SessionPace,
+        settings: ServerSettings,
         baggage_keys: frozenset[str] = frozenset(),
         on_change: Callable[[], None] = lambda: None,
         on_question: Callable[[], None] = lambda: None,
@@ -181,12 +182,12 @@ class Session:
         """Called with each message once the server is up. Set this before the session is entered."""
         self._era = era
         self._memory = memory or ServerMemory(None)
-        self._pace = pace
+        self._settings = settings
         self._opener = Opener(
             target,
             era,
             self._memory,
-            pace,
+            settings,
             on_question,
         )
         self._tell_of_trace = partial(
@@ -345,7 +346,7 @@ class Session:
             return self._connection
         attempts = self._attempts
         self._wanted.set()
-        with anyio.move_on_after(self._pace.connect_seconds):
+        with anyio.move_on_after(self._settings.connect_seconds):
             while self._connection is None or self._connection.is_lost:
                 if self._is_over:
                     raise CallerTokenGoneError(str(self.down))
@@ -364,7 +365,7 @@ class Session:
     @property
     def _is_long_down(self) -> bool:
         since = self._down_since
-        return since is not None and anyio.current_time() - since >= self._pace.connect_seconds
+        return since is not None and anyio.current_time() - since >= self._settings.connect_seconds
 
     @property
     def _is_waited_for(self) -> bool:
@@ -392,7 +393,7 @@ class Session:
     # Owning
 
     async def _own(self, tasks: anyio.abc.TaskGroup) -> None:
-        pauses = Backoff(FIRST_PAUSE_SECONDS, self._pace.longest_pause_seconds)
+        pauses = Backoff(FIRST_PAUSE_SECONDS, self._settings.longest_pause_seconds)
         while True:
             self._attempts += 1
             self._wanted = anyio.Event()
@@ -462,7 +463,7 @@ class Session:
                 task_status.started(connection)
                 tasks.start_soon(self._follow, connection)
                 await connection.lost.wait()
-                await connection.retire(self._pace.retire_seconds)
+                await connection.retire(self._settings.retire_seconds)
                 tasks.cancel_scope.cancel()
         except Exception as exc:
             if held is None:
@@ -483,7 +484,7 @@ class Session:
         with anyio.CancelScope(deadline=deadline.ends_at):
             with anyio.move_on_after(_LISTEN_SECONDS):
                 await connection.listening.wait()
-            return await connection.list_tools(self._pace.list_bounds)
+            return await connection.list_tools(self._settings)
         raise PeerError(
             f"{self.name} did not list its tools {deadline.words}", detail=str(connection.last_words)
         )
@@ -493,13 +494,13 @@ class Session:
 
         Ends once another connection has replaced this connection.
         """
-        pace = ListingPace(self._pace.list_bounds)
+        pace = ListingPace(self._settings)
         while connection is self._connection:
             why = await self._due_again(connection, pace)
             connection.tools_changed = anyio.Event()
             try:
-                with anyio.fail_after(self._pace.connect_seconds):
-                    listing = await connection.list_tools(self._pace.list_bounds)
+                with anyio.fail_after(self._settings.connect_seconds):
+                    listing = await connection.list_tools(self._settings)
             except (PeerError, TimeoutError) as exc:
                 logger.warning("%s: %s, but cannot be listed: %s", self.name, why, _words(exc))
                 pace.note(is_news=False)
@@ -518,10 +519,10 @@ class Session:
         with anyio.CancelScope(deadline=fresh_until):
             await connection.tools_changed.wait()
             # The tools of a server that never stops announcing changes are listed now and then, too.
-            with anyio.move_on_after(self._pace.settle_seconds * _LONGEST_SETTLING):
+            with anyio.move_on_after(self._settings.settle_seconds * _LONGEST_SETTLING):
                 while connection.tools_changed.is_set():
                     connection.tools_changed = anyio.Event()
-                    with anyio.move_on_after(self._pace.settle_seconds):
+                    with anyio.move_on_after(self._settings.settle_seconds):
                         await connection.tools_changed.wait()
             await anyio.sleep(pace.seconds_left)
             return "its tools changed"

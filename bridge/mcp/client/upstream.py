@@ -17,7 +17,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
 
 import anyio
 import anyio.abc
@@ -32,33 +31,16 @@ from bridge.mcp.client.call_queue import CallQueue, SlotHold
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.kept_listings import KeptListing
 from bridge.mcp.client.known_servers import Fact, ServerMemory
-from bridge.mcp.client.opening import SessionPace
 from bridge.mcp.client.session import Session
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.mcp.client.values import Greeting, ToolListing
+from bridge.settings import ServerSettings
 from bridge.source_state import HeardRefusal
 from bridge.text.jsonvalues import json_bytes
 from bridge.trace import UNHEARD, Hops
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class SessionRules:
-    """Which callers share a session."""
-
-    per: Literal["shared", "principal", "context"]
-    shared: int
-    """The most sessions that the callers share. More than one helps a server that takes one call at a time."""
-    most: int
-    """The most sessions of principals or contexts at the same time."""
-    idle_seconds: float
-    """How long such a session may be without a call before it is closed."""
-    queue: int
-    """The most calls that wait for their turn, beside those that run. The next call is refused."""
-    contended_question_seconds: float
-    """How long a question may stay open once other calls wait for the slot of the call that asks it."""
 
 
 class QueueFullError(BusyError):
@@ -97,8 +79,9 @@ class Upstream:
         *,
         era: Era = Era.AUTO,
         memory: ServerMemory | None = None,
-        pace: SessionPace,
-        rules: SessionRules,
+        settings: ServerSettings,
+        concurrency: int,
+        queue: int,
         baggage_keys: frozenset[str] = frozenset(),
         logins: CallerLogins | None = None,
         on_change: Callable[[], None] = lambda: None,
@@ -110,8 +93,8 @@ class Upstream:
         self.target = target
         self.logins = logins
         """The logins of the callers, each of whom has a session of its own; None if the server wants none of them."""
-        self._rules = rules
-        self._pace = pace
+        self._settings = settings
+        self._concurrency, self._queue_most = concurrency, queue
         self._kept = kept
         self._memory = memory or ServerMemory(None)
         self._make = partial(
@@ -119,7 +102,7 @@ class Upstream:
             target=target,
             era=era,
             memory=self._memory,
-            pace=self._pace,
+            settings=settings,
             baggage_keys=baggage_keys,
             on_question=self._go_serial,
             on_refusal=self._hear_refusal,
@@ -127,14 +110,14 @@ class Upstream:
             hops=hops,
         )
         is_serial = self._memory.recall(Fact.SERIAL, str(target)) is not None
-        self._slots_each = 1 if is_serial else self._pace.concurrency
+        self._slots_each = 1 if is_serial else self._concurrency
         self._on_change = on_change
         self._refusal = HeardRefusal(logger)
         """Whether the connected server takes the credentials of the bridge, by its last answer."""
         self._was_tried = False
         self._first = self._make(name, on_change=self._hear_change)
         self._shared = self._queue(
-            self._first, most_sessions=max(self._rules.shared, 1), open_another=self._open
+            self._first, most_sessions=max(self._settings.sessions, 1), open_another=self._open
         )
         self._own: dict[tuple[str, ...], _Own] = {}
         self._reserved: Counter[str] = Counter()
@@ -146,7 +129,7 @@ class Upstream:
         return CallQueue(
             session,
             slots_each=self._slots_each,
-            contended_seconds=self._rules.contended_question_seconds,
+            contended_seconds=self._settings.contended_question_seconds,
             most_sessions=most_sessions,
             open_another=open_another,
         )
@@ -256,7 +239,7 @@ class Upstream:
         Raises:
             QueueFullError: there is no room.
         """
-        most = self._pace.concurrency * max(self._rules.shared, 1) + self._rules.queue
+        most = self._concurrency * max(self._settings.sessions, 1) + self._queue_most
         if (
             self._reserved.total() >= most
             and not even_if_full
@@ -347,7 +330,7 @@ class Upstream:
 
     def _key_of(self, principal: str, context_id: str) -> tuple[str, ...] | None:
         """The key of a caller's own session; None where callers share one."""
-        match self._rules.per:
+        match self._settings.session:
             case "shared":
                 return None
             case "principal":
@@ -360,7 +343,7 @@ class Upstream:
     def has_own_sessions(self) -> bool:
         """Whether callers have sessions of their own, which the server keeps something in. A session for a token is
         opened wherever the token comes."""
-        return self._rules.per != "shared" and self._callers is None
+        return self._settings.session != "shared" and self._callers is None
 
     def own_session(self, server: str, principal: str, context_id: str) -> OwnSession | None:
         """A caller's own session; None where callers share one. `server` is the server's key in its agent."""
@@ -370,7 +353,7 @@ class Upstream:
     @property
     def idle_seconds(self) -> float:
         """How long a caller's own session may be without a call before it ends."""
-        return self._rules.idle_seconds
+        return self._settings.session_idle_seconds
 
     def open_own(self, key: tuple[str, ...], on_end: Callable[[], None]) -> None:
         """Open a caller's own session, unless it is open. `on_end` is called once it has ended.
@@ -422,7 +405,7 @@ class Upstream:
             own.moved.tell()
 
     def _open_own(self, key: tuple[str, ...], caller: CallerToken | None = None) -> _Own:
-        if len(self._own) >= self._rules.most:
+        if len(self._own) >= self._settings.sessions_most:
             self._make_room()
         session = self._make(self.name, target=self._target_of(key, caller))
         own = self._own[key] = _Own(self._queue(session), caller if self._callers else None)
@@ -437,7 +420,7 @@ class Upstream:
 
     def _idle_seconds_of(self, own: _Own) -> float:
         left = math.inf if own.caller is None else own.caller.seconds_left()
-        return min(self._rules.idle_seconds, max(left, 0.0))
+        return min(self._settings.session_idle_seconds, max(left, 0.0))
 
     def _make_room(self) -> None:
         """Close the session that has been idle for longest.
@@ -448,7 +431,8 @@ class Upstream:
         idle = next((key for key, own in self._own.items() if own.users == 0), None)
         if idle is None:
             raise BusyError(
-                f"all sessions with {self.name} are in use ({self._rules.most}): `sessions_most` is the limit"
+                f"all sessions with {self.name} are in use ({self._settings.sessions_most}): "
+                "`sessions_most` is the limit"
             )
         self._drop_own(idle, self._own[idle])
 

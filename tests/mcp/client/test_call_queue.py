@@ -15,7 +15,7 @@ import pytest
 from bridge.errors import BusyError
 from bridge.mcp.client.call_queue import CallQueue, CallSlot, Claimant, DisplacedError, SlotHold
 from bridge.mcp.client.session import Session
-from tests.support.limits import command_of, session_pace
+from tests.support.limits import command_of, server_settings
 
 pytestmark = pytest.mark.proves("mcp-fair")
 
@@ -26,7 +26,7 @@ def queue_of(
     """A queue before sessions that were never started: only their slots count here."""
 
     def session() -> Session:
-        return Session("tools", command_of(("tools",)), pace=session_pace())
+        return Session("tools", command_of(("tools",)), settings=server_settings())
 
     return CallQueue(
         session(),

@@ -30,7 +30,7 @@ from bridge.mcp.client.known_servers import Fact, ServerMemory
 from bridge.mcp.client.server_connection import CLIENT
 from bridge.mcp.client.session import Session
 from bridge.mcp.client.transports.stdio import StdioTarget
-from tests.support.limits import call_of, command_of, session_pace, url_at
+from tests.support.limits import call_of, command_of, server_settings, url_at
 from tests.support.processes import children_with
 from tests.support.running import listening
 from tests.support.sdk_server import HttpServer, Tools
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.proves("mcp-eras")
 
 Json = dict[str, Any]
 
-PACE: Final = session_pace(connect_seconds=30, longest_pause_seconds=0.3, retire_seconds=5)
+SETTINGS: Final = server_settings(connect_seconds=30, longest_pause_seconds=0.3, retire_seconds=5)
 INFO: Final = {"name": "slow", "version": "1"}
 DISCOVERED: Final[Json] = {
     "result": {
@@ -165,7 +165,7 @@ async def test_a_modern_server_that_misses_rights_is_heard_and_not_what_it_says_
 
     with anyio.fail_after(20):
         async with listening(Starlette(routes=[Route("/mcp", answer, methods=["POST"])])) as url:
-            session = Session("tools", url_at(f"{url}/mcp"), era=Era.AUTO, pace=PACE)
+            session = Session("tools", url_at(f"{url}/mcp"), era=Era.AUTO, settings=SETTINGS)
             async with session.run():
                 with pytest.raises(PeerError, match=words):
                     await session.ready()
@@ -180,9 +180,9 @@ class Silent(Tools):
 
 
 async def test_the_deadline_of_a_connection_holds_until_its_tools_are_listed() -> None:
-    pace = session_pace(connect_seconds=1)
+    settings = server_settings(connect_seconds=1)
     async with HttpServer(tools=Silent()).run() as server:
-        session = Session("tools", url_at(server.url), era=Era.LEGACY, pace=pace)
+        session = Session("tools", url_at(server.url), era=Era.LEGACY, settings=settings)
         with anyio.fail_after(20):
             async with session.run():
                 with pytest.raises(PeerError) as failed:
@@ -219,7 +219,7 @@ def initialize_first(file: Path, *options: str) -> StdioTarget:
 
 @asynccontextmanager
 async def started(target: StdioTarget, era: Era = Era.AUTO, **more: Any) -> AsyncIterator[Session]:
-    session = Session("tools", target, era=era, **{"pace": PACE, **more})
+    session = Session("tools", target, era=era, **{"settings": SETTINGS, **more})
     with anyio.fail_after(30):
         async with session.run():
             yield session
@@ -274,7 +274,7 @@ for line in sys.stdin:
 
 
 async def test_a_process_that_the_question_for_its_era_silences_is_started_with_initialize() -> None:
-    pace = session_pace(connect_seconds=0.5, start_seconds=1, longest_pause_seconds=0.1)
+    settings = server_settings(connect_seconds=0.5, start_seconds=1, longest_pause_seconds=0.1)
     up = anyio.Event()
     sessions: list[Session] = []
 
@@ -283,7 +283,7 @@ async def test_a_process_that_the_question_for_its_era_silences_is_started_with_
             up.set()
 
     silenced = command_of((sys.executable, "-S", "-E", "-c", SILENCED))
-    async with started(silenced, pace=pace, on_change=look) as session:
+    async with started(silenced, settings=settings, on_change=look) as session:
         sessions.append(session)
         await up.wait()
         assert text_of(await session.call(call_of("echo", {}))) == "hello"
@@ -315,7 +315,7 @@ async def test_a_process_that_starts_slowly_counts_as_down_and_is_waited_for(
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     slow = command_of((sys.executable, "-S", "-E", "-c", STARTS_SLOWLY, str(gate)))
-    pace = session_pace(connect_seconds=0.2, start_seconds=60, longest_pause_seconds=0.1)
+    settings = server_settings(connect_seconds=0.2, start_seconds=60, longest_pause_seconds=0.1)
     up = anyio.Event()
     sessions: list[Session] = []
 
@@ -323,7 +323,7 @@ async def test_a_process_that_starts_slowly_counts_as_down_and_is_waited_for(
         if sessions and sessions[0].down is None:
             up.set()
 
-    async with started(slow, era, pace=pace, on_change=look) as session:
+    async with started(slow, era, settings=settings, on_change=look) as session:
         sessions.append(session)
         with pytest.raises(PeerError) as failed:
             await session.ready()
@@ -342,7 +342,7 @@ async def test_a_process_that_starts_slowly_counts_as_down_and_is_waited_for(
 
 async def test_a_process_that_never_comes_up_is_begun_anew_after_start_seconds(tmp_path: Path) -> None:
     silent = command_of((sys.executable, "-S", "-E", "-c", "import sys; sys.stdin.read()"))
-    pace = session_pace(connect_seconds=0.1, start_seconds=0.3, longest_pause_seconds=1000)
+    settings = server_settings(connect_seconds=0.1, start_seconds=0.3, longest_pause_seconds=1000)
     gave_up = anyio.Event()
     sessions: list[Session] = []
 
@@ -350,7 +350,7 @@ async def test_a_process_that_never_comes_up_is_begun_anew_after_start_seconds(t
         if sessions and "`start_seconds` is the limit" in (sessions[0].down or ""):
             gave_up.set()
 
-    async with started(silent, pace=pace, on_change=look) as session:
+    async with started(silent, settings=settings, on_change=look) as session:
         sessions.append(session)
         await gave_up.wait()
 
@@ -362,7 +362,7 @@ OLDER: Final = "the older handshake, under which it can ask"
 
 @asynccontextmanager
 async def connected(server: HttpServer, era: Era, memory: ServerMemory) -> AsyncIterator[Session]:
-    session = Session("asker", url_at(server.url), era=era, memory=memory, pace=PACE)
+    session = Session("asker", url_at(server.url), era=era, memory=memory, settings=SETTINGS)
     with anyio.fail_after(20):
         async with session.run():
             await session.ready()
@@ -467,7 +467,7 @@ async def test_a_server_that_no_longer_takes_the_older_handshake_is_asked_anew_f
     memory = ServerMemory(None)
     async with HttpServer(only="modern").run() as server:
         memory.remember(Fact.MUTE, server.url, "yes")
-        session = Session("tools", url_at(server.url), memory=memory, pace=PACE)
+        session = Session("tools", url_at(server.url), memory=memory, settings=SETTINGS)
         with anyio.fail_after(20):
             async with session.run():
                 assert text_of(await session.call(call_of("echo", {"text": "hello"}))) == "hello"

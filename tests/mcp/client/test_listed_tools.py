@@ -16,7 +16,7 @@ from bridge.mcp.client.listed_tools import MAX_PAGES, ListingPace, listed_tools
 from bridge.mcp.client.session import Session
 from bridge.mcp.client.values import ToolListing
 from bridge.text.jsonvalues import JsonObject
-from tests.support.limits import call_of, command_of, list_bounds, session_pace
+from tests.support.limits import call_of, command_of, server_settings
 
 pytestmark = pytest.mark.proves("mcp-pages", "mcp-changed")
 
@@ -44,7 +44,7 @@ class Pager:
 
 
 async def listed(server: Pager, *, is_legacy: bool = True, **bounds: Any) -> ToolListing:
-    return await listed_tools("tools", server, list_bounds(**bounds), is_legacy=is_legacy)
+    return await listed_tools("tools", server, server_settings(**bounds), is_legacy=is_legacy)
 
 
 def names_of(listing: ToolListing) -> list[str]:
@@ -130,9 +130,9 @@ async def test_a_list_without_end_is_bounded() -> None:
     assert f"more than {MAX_PAGES} pages" in (await listed(server)).odd
     assert len(server.asked) == MAX_PAGES
     with pytest.raises(PeerError, match="`tools_most` is the limit"):
-        await listed(Pager(page("a", "b", "c")), tools=2)
+        await listed(Pager(page("a", "b", "c")), tools_most=2)
     with pytest.raises(PeerError, match="`tools_limit_bytes` is the limit"):
-        await listed(Pager(page("a", "b", "c")), bytes=20)
+        await listed(Pager(page("a", "b", "c")), tools_limit_bytes=20)
 
 
 async def test_an_error_of_the_first_page_is_an_error() -> None:
@@ -167,7 +167,7 @@ async def test_a_list_of_several_pages_is_as_fresh_as_the_one_that_is_so_for_the
 
 
 async def test_a_list_is_asked_for_when_it_is_no_longer_fresh_and_no_change_would_be_announced() -> None:
-    pace = ListingPace(list_bounds(gap_seconds=60))
+    pace = ListingPace(server_settings(relist_seconds=60))
     listing, now = ToolListing(fresh_seconds=100), anyio.current_time()
     assert pace.fresh_until(listing, announces_changes=False) - now == pytest.approx(100, abs=1)
     assert pace.fresh_until(listing, announces_changes=True) == float("inf")
@@ -177,7 +177,7 @@ async def test_a_list_is_asked_for_when_it_is_no_longer_fresh_and_no_change_woul
 
 
 async def test_a_server_that_announces_what_is_no_news_is_listened_to_less() -> None:
-    pace = ListingPace(list_bounds(gap_seconds=60))
+    pace = ListingPace(server_settings(relist_seconds=60))
     assert pace.seconds_left == 0
     left = []
     for _ in range(10):
@@ -222,9 +222,9 @@ for line in sys.stdin:
 
 
 def lister(*options: str, era: Era, on_change: Callable[[], None], **bounds: float) -> Session:
-    pace = session_pace(connect_seconds=20, settle_seconds=0.01, list_bounds=list_bounds(**bounds))
+    settings = server_settings(connect_seconds=20, settle_seconds=0.01, **bounds)
     command = command_of((sys.executable, "-S", "-E", "-c", LISTS, *options))
-    return Session("tools", command, era=era, pace=pace, on_change=on_change)
+    return Session("tools", command, era=era, settings=settings, on_change=on_change)
 
 
 async def test_the_list_of_a_modern_server_without_news_is_asked_for_when_it_is_no_longer_fresh() -> None:
@@ -234,7 +234,7 @@ async def test_the_list_of_a_modern_server_without_news_is_asked_for_when_it_is_
         if sessions and len(sessions[0].listing.tools) >= 4:
             grown.set()
 
-    session = lister("modern", era=Era.MODERN, on_change=look, gap_seconds=0.02)
+    session = lister("modern", era=Era.MODERN, on_change=look, relist_seconds=0.02)
     sessions.append(session)
     with anyio.fail_after(20):
         async with session.run():
@@ -242,7 +242,7 @@ async def test_the_list_of_a_modern_server_without_news_is_asked_for_when_it_is_
 
 
 async def test_a_server_that_announces_a_change_after_each_list_is_not_listed_without_end() -> None:
-    session = lister("announces", era=Era.LEGACY, on_change=lambda: None, gap_seconds=60)
+    session = lister("announces", era=Era.LEGACY, on_change=lambda: None, relist_seconds=60)
     with anyio.fail_after(20):
         async with session.run():
             await session.ready()

@@ -19,13 +19,13 @@ from bridge.errors import PeerError
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.faults import ServerDownError, ServerLostError, ServerRefusedError
 from bridge.mcp.client.session import Session
-from tests.support.limits import call_of, session_pace, url_at
+from tests.support.limits import call_of, server_settings, url_at
 from tests.support.odd_server import OddApp, result_of
 from tests.support.running import listening
 
 pytestmark = pytest.mark.proves("map-lost", "mcp25-session-again")
 
-PACE: Final = session_pace(connect_seconds=20, longest_pause_seconds=0.3)
+SETTINGS: Final = server_settings(connect_seconds=20, longest_pause_seconds=0.3)
 Refuse = Callable[[Any], Response]
 
 
@@ -117,7 +117,7 @@ TOLD: Final = {
 @asynccontextmanager
 async def connected(app: Any, path: str = "/mcp") -> AsyncIterator[Session]:
     async with listening(app) as root_url:
-        session = Session("tools", url_at(f"{root_url}{path}"), era=Era.LEGACY, pace=PACE)
+        session = Session("tools", url_at(f"{root_url}{path}"), era=Era.LEGACY, settings=SETTINGS)
         with anyio.fail_after(30):
             async with session.run():
                 await session.ready()

@@ -15,14 +15,14 @@ from bridge.errors import PeerError
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.faults import ServerLostError, ServerRefusedError
 from bridge.mcp.client.session import Session
-from tests.support.limits import call_of, command_of, session_pace, url_at
+from tests.support.limits import call_of, command_of, server_settings, url_at
 from tests.support.odd_server import FINE, OddApp
 from tests.support.running import listening
 
 pytestmark = pytest.mark.proves("mcp-odd")
 
 ODD_SERVER: Final = Path(__file__).parents[2] / "support" / "odd_server.py"
-PACE: Final = session_pace(connect_seconds=20, longest_pause_seconds=0.3)
+SETTINGS: Final = server_settings(connect_seconds=20, longest_pause_seconds=0.3)
 TRANSPORTS: Final = ("stdio", "events", "bodies", "HTTP+SSE")
 STREAMS: Final = ("stdio", "events", "HTTP+SSE")
 PLAIN: Final = f'{{"jsonrpc":"2.0","id":ID,"result":{FINE}}}'
@@ -37,7 +37,7 @@ async def speaking(transport: str, texts: Sequence[str], **options: Any) -> Asyn
             "stdio": command_of((sys.executable, "-S", "-E", str(ODD_SERVER), *texts)),
             "HTTP+SSE": url_at(f"{root_url}/sse"),
         }.get(transport) or url_at(f"{root_url}/mcp")
-        session = Session("tools", target, era=Era.LEGACY, pace=PACE)
+        session = Session("tools", target, era=Era.LEGACY, settings=SETTINGS)
         with anyio.fail_after(30):
             async with session.run():
                 await session.ready()
@@ -212,7 +212,7 @@ async def test_a_body_that_is_json_is_read_whatever_it_is_called(kind: str) -> N
 
 async def test_a_page_is_no_answer() -> None:
     async with listening(OddApp([], in_events=False, content_type="text/html")) as root_url:
-        session = Session("tools", url_at(f"{root_url}/mcp"), era=Era.LEGACY, pace=PACE)
+        session = Session("tools", url_at(f"{root_url}/mcp"), era=Era.LEGACY, settings=SETTINGS)
         async with session.run():
             with pytest.raises(PeerError, match="text/html"):
                 await session.ready()

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from bridge.errors import PeerError
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.session import Session
-from tests.support.limits import call_of, command_of, session_pace, url_at
+from tests.support.limits import call_of, command_of, server_settings, url_at
 from tests.support.recording_server import Got, RecordingServer
 
 Json = dict[str, Any]
@@ -96,11 +96,11 @@ class TwoSessions:
 @pytest.mark.proves("mcp-changed")
 async def test_a_late_listing_of_a_retiring_connection_does_not_replace_the_tools_of_the_next_one() -> None:
     two = TwoSessions()
-    pace = session_pace(settle_seconds=0.001)
+    settings = server_settings(settle_seconds=0.001)
     async with two.server.serve() as url:
         with anyio.fail_after(30):
             async with (
-                Session("tools", url_at(url), era=Era.LEGACY, pace=pace).run() as session,
+                Session("tools", url_at(url), era=Era.LEGACY, settings=settings).run() as session,
                 anyio.create_task_group() as tasks,
             ):
                 await session.ready()
@@ -148,7 +148,7 @@ async def test_a_call_that_finds_a_child_deaf_is_made_on_a_new_one_before_the_ol
     tmp_path: Path,
 ) -> None:
     results: dict[int, Json | str] = {}
-    pace = session_pace(connect_seconds=8, longest_pause_seconds=0.1)
+    settings = server_settings(connect_seconds=8, longest_pause_seconds=0.1)
 
     async def call(number: int) -> None:
         try:
@@ -158,7 +158,7 @@ async def test_a_call_that_finds_a_child_deaf_is_made_on_a_new_one_before_the_ol
 
     with anyio.fail_after(30):
         target = command_of((sys.executable, "-c", DEAF_AT_FIRST, str(tmp_path / "started")))
-        async with Session("tools", target, era=Era.LEGACY, pace=pace).run() as session:
+        async with Session("tools", target, era=Era.LEGACY, settings=settings).run() as session:
             await session.ready()
             async with anyio.create_task_group() as tasks:
                 for number in range(4):

@@ -13,9 +13,9 @@ import re
 import signal
 import stat
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,21 +31,21 @@ from bridge.mcp.client.call_queue import CallQueue, Claimant, DisplacedError
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.faults import ServerDownError, ServerLostError, ServerRefusedError
 from bridge.mcp.client.known_servers import Fact, ServerMemory, remembered_in
-from bridge.mcp.client.opening import SessionPace
 from bridge.mcp.client.session import Session, resource_of
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import ServerTarget
-from bridge.mcp.client.upstream import QueueFullError, SessionRules, Upstream
+from bridge.mcp.client.upstream import QueueFullError, Upstream
 from bridge.mcp.client.values import OnProgress, ProgressReport
+from bridge.settings import ServerSettings
 from tests.support.forked import through_server
-from tests.support.limits import call_of, child_pace, command_of, session_pace, session_rules, url_at
+from tests.support.limits import call_of, calls, child_pace, command_of, server_settings, url_at
 from tests.support.ports import free_port
 from tests.support.processes import PROC, children_with, gone
 from tests.support.running import RAW_SERVER, listening, raw_command
 from tests.support.sdk_server import NAMES, HttpServer, Tools
 
 ROOT: Final = Path(__file__).parents[3]
-PACE: Final = session_pace(
+SETTINGS: Final = server_settings(
     connect_seconds=30, longest_pause_seconds=0.3, retire_seconds=2, settle_seconds=0.05
 )
 MEGABYTE: Final = 1024 * 1024
@@ -111,13 +111,13 @@ async def met(
     era: Era = Era.LEGACY,
     *,
     memory: ServerMemory | None = None,
-    pace: SessionPace = PACE,
+    settings: ServerSettings = SETTINGS,
     ready: bool = True,
 ) -> AsyncIterator[Met]:
     """An upstream that has connected, unless it is not waited for."""
     changes = Changes()
     upstream = Upstream(
-        "tools", target, era=era, memory=memory, pace=pace, rules=session_rules(), on_change=changes
+        "tools", target, era=era, memory=memory, settings=settings, **calls(), on_change=changes
     )
     with anyio.fail_after(60):
         async with upstream.run():
@@ -442,8 +442,8 @@ async def test_over_http_a_cancellation_is_what_its_era_says(era: Era) -> None:
 
 @pytest.mark.proves("map-overload")
 async def test_one_call_too_many_is_refused_until_a_place_is_given_back() -> None:
-    pace, rules = session_pace(concurrency=2), session_rules(queue=1)
-    upstream = Upstream("tools", raw_command(), pace=pace, rules=rules)
+    limits = calls(concurrency=2, queue=1)
+    upstream = Upstream("tools", raw_command(), settings=server_settings(), **limits)
     for _ in range(3):
         upstream.reserve("ann")
     with pytest.raises(QueueFullError, match="tools is busy"):
@@ -454,8 +454,8 @@ async def test_one_call_too_many_is_refused_until_a_place_is_given_back() -> Non
 
 @pytest.mark.proves("mcp-fair")
 async def test_a_full_queue_refuses_first_whoever_has_most_in_it() -> None:
-    pace, rules = session_pace(concurrency=1), session_rules(queue=3)
-    upstream = Upstream("tools", raw_command(), pace=pace, rules=rules)
+    limits = calls(concurrency=1, queue=3)
+    upstream = Upstream("tools", raw_command(), settings=server_settings(), **limits)
     displaced = anyio.Event()
 
     async def wait() -> None:
@@ -607,8 +607,8 @@ async def test_a_child_that_is_lost_and_cannot_be_started_again_says_why(
     """Not what was said before it was lost, and nothing of our own workings."""
     program = tmp_path / "server.py"
     program.write_text(RAW_SERVER.read_text())
-    pace = session_pace(connect_seconds=3.0, longest_pause_seconds=0.2)
-    async with met(command_of((sys.executable, "-S", "-E", str(program))), pace=pace) as there:
+    settings = server_settings(connect_seconds=3.0, longest_pause_seconds=0.2)
+    async with met(command_of((sys.executable, "-S", "-E", str(program))), settings=settings) as there:
         program.write_text("import sys; sys.exit('the disk is full')")
         with pytest.raises(ServerLostError):
             await there.call("die", {})
@@ -630,8 +630,8 @@ async def test_a_call_of_a_server_that_has_been_down_for_long_waits_for_one_atte
         f"os.path.exists({str(broken)!r}) and sys.exit('the disk is full')\n"
         f"runpy.run_path({str(RAW_SERVER)!r}, run_name='__main__')"
     )
-    pace = session_pace(connect_seconds=2.0, longest_pause_seconds=1000)
-    async with met(command_of((sys.executable, "-S", "-E", str(steps))), pace=pace) as there:
+    settings = server_settings(connect_seconds=2.0, longest_pause_seconds=1000)
+    async with met(command_of((sys.executable, "-S", "-E", str(steps))), settings=settings) as there:
         broken.touch()
         await there.goes_down_for_long()
         before = len(starts.read_text())
@@ -655,8 +655,8 @@ async def test_an_attempt_that_began_before_a_call_says_nothing_to_it(tmp_path: 
         f"    sys.exit('the disk is full')\n"
         f"runpy.run_path({str(RAW_SERVER)!r}, run_name='__main__')"
     )
-    pace = session_pace(connect_seconds=2.0, longest_pause_seconds=1000)
-    async with met(command_of((sys.executable, "-S", "-E", str(steps))), pace=pace) as there:
+    settings = server_settings(connect_seconds=2.0, longest_pause_seconds=1000)
+    async with met(command_of((sys.executable, "-S", "-E", str(steps))), settings=settings) as there:
         broken.touch()
         await there.goes_down_for_long()
         held.touch()
@@ -700,9 +700,9 @@ async def test_a_command_that_is_no_server_is_a_clear_message(argv: tuple[str, .
 
 @pytest.mark.proves("map-lost")
 async def test_a_child_that_says_nothing_is_given_up() -> None:
-    pace = session_pace(connect_seconds=0.3, start_seconds=0.3)
+    settings = server_settings(connect_seconds=0.3, start_seconds=0.3)
     async with met(
-        command_of((sys.executable, "-c", "import sys; sys.stdin.read()")), pace=pace, ready=False
+        command_of((sys.executable, "-c", "import sys; sys.stdin.read()")), settings=settings, ready=False
     ) as there:
         await there.changes.until(lambda: there.upstream.down != "not connected yet")
         limit = "`connect_seconds` is the limit"
@@ -858,10 +858,11 @@ def test_a_url_is_told_without_its_secrets() -> None:
 
 @asynccontextmanager
 async def upstream_with(
-    rules: SessionRules, pace: SessionPace = PACE, target: ServerTarget | None = None, **options: Any
+    target: ServerTarget | None = None, options: Mapping[str, Any] | None = None, **settings: Any
 ) -> AsyncIterator[Upstream]:
     """An upstream that has connected."""
-    upstream = Upstream("tools", target or raw_command(), era=Era.LEGACY, rules=rules, pace=pace, **options)
+    limits = {"settings": SETTINGS.having(**settings), **calls(), **(options or {})}
+    upstream = Upstream("tools", target or raw_command(), era=Era.LEGACY, **limits)
     with anyio.fail_after(60):
         async with upstream.run():
             await upstream.ready()
@@ -892,7 +893,7 @@ async def until(true: Callable[[], bool]) -> None:
     ],
 )
 async def test_callers_share_a_session_as_the_rules_say(per: Any, same: dict[str, int]) -> None:
-    async with upstream_with(session_rules(per=per)) as upstream, AsyncExitStack() as stack:
+    async with upstream_with(session=per) as upstream, AsyncExitStack() as stack:
         found = [await stack.enter_async_context(upstream.queue(*caller.split())) for caller in same]
         numbers = [list(dict.fromkeys(found)).index(session) for session in found]
         assert numbers == list(same.values())
@@ -903,8 +904,7 @@ async def test_callers_share_a_session_as_the_rules_say(per: Any, same: dict[str
 @pytest.mark.proves("mcp-sessions", "mcp-no-leak")
 async def test_each_principal_has_a_process_of_its_own_which_ends_when_it_was_idle() -> None:
     before = set(children_with(str(RAW_SERVER)))
-    rules = session_rules(per="principal", idle_seconds=0.1)
-    async with upstream_with(rules) as upstream:
+    async with upstream_with(session="principal", session_idle_seconds=0.1) as upstream:
         (first,) = set(children_with(str(RAW_SERVER))) - before
         async with upstream.queue("ann", "c") as ann:
             assert await said_by(ann, "grow") == "grown"
@@ -924,7 +924,7 @@ async def test_each_principal_has_a_process_of_its_own_which_ends_when_it_was_id
 
 @pytest.mark.proves("mcp-sessions")
 async def test_the_session_that_has_been_idle_for_longest_makes_room_for_another() -> None:
-    async with upstream_with(session_rules(per="principal", most=2)) as upstream:
+    async with upstream_with(session="principal", sessions_most=2) as upstream:
         found = {}
         for name in ("ann", "bob", "ann"):
             async with upstream.queue(name, "c") as session:
@@ -942,7 +942,7 @@ async def test_the_session_that_has_been_idle_for_longest_makes_room_for_another
 
 @pytest.mark.proves("mcp-sessions")
 async def test_when_all_sessions_are_in_use_another_caller_is_told() -> None:
-    async with upstream_with(session_rules(per="context", most=1)) as upstream:
+    async with upstream_with(session="context", sessions_most=1) as upstream:
         async with upstream.queue("ann", "one"):
             with pytest.raises(BusyError, match=r"all sessions with tools are in use \(1\)"):
                 async with upstream.queue("ann", "two"):
@@ -959,7 +959,7 @@ async def test_when_all_sessions_are_in_use_another_caller_is_told() -> None:
 @pytest.mark.proves("mcp-sessions")
 async def test_a_session_of_its_own_that_dies_is_its_callers_alone() -> None:
     async with (
-        upstream_with(session_rules(per="principal")) as upstream,
+        upstream_with(session="principal") as upstream,
         upstream.queue("ann", "c") as ann,
         upstream.queue("bob", "c") as bob,
     ):
@@ -973,9 +973,11 @@ async def test_a_session_of_its_own_that_dies_is_its_callers_alone() -> None:
 
 @pytest.mark.proves("mcp-sessions")
 async def test_another_shared_session_is_opened_once_all_slots_are_taken() -> None:
-    pace = replace(PACE, concurrency=1)
     before = set(children_with(str(RAW_SERVER)))
-    async with upstream_with(session_rules(shared=2, queue=0), pace) as upstream, AsyncExitStack() as stack:
+    async with (
+        upstream_with(sessions=2, options=calls(concurrency=1, queue=0)) as upstream,
+        AsyncExitStack() as stack,
+    ):
         found = []
         for number in range(2):
             upstream.reserve("ann")
@@ -995,7 +997,7 @@ async def test_a_server_that_is_remembered_as_serial_gets_one_call_at_a_time(tmp
     ServerMemory(file).remember(Fact.SERIAL, str(raw_command()), "yes")
     busy = r"^tools was busy for 0\.05 s, so the call was given up$"
     async with (
-        upstream_with(session_rules(), memory=ServerMemory(file)) as upstream,
+        upstream_with(options={"memory": ServerMemory(file)}) as upstream,
         upstream.queue("ann", "c") as queue,
     ):
         async with queue.slot(Claimant("ann"), 5):
@@ -1007,7 +1009,7 @@ async def test_a_server_that_is_remembered_as_serial_gets_one_call_at_a_time(tmp
             assert await said_by(slot.session) == "hello"
         assert queue.running == queue.waiting == 0
     async with (
-        upstream_with(session_rules()) as upstream,
+        upstream_with() as upstream,
         upstream.queue("ann", "c") as queue,
         queue.slot(Claimant("ann"), 5),
         queue.slot(Claimant("ann"), 0.05),
@@ -1019,8 +1021,10 @@ async def test_a_server_that_is_remembered_as_serial_gets_one_call_at_a_time(tmp
 async def test_a_caller_of_a_serial_server_that_is_full_is_told_that_one_call_runs(tmp_path: Path) -> None:
     file = tmp_path / "servers.json"
     ServerMemory(file).remember(Fact.SERIAL, str(raw_command()), "yes")
-    pace, rules = session_pace(concurrency=3), session_rules(queue=1)
-    upstream = Upstream("tools", raw_command(), pace=pace, rules=rules, memory=ServerMemory(file))
+    limits = calls(concurrency=3, queue=1)
+    upstream = Upstream(
+        "tools", raw_command(), settings=server_settings(), **limits, memory=ServerMemory(file)
+    )
 
     async def hold(queue: CallQueue) -> None:
         upstream.reserve("ann")
