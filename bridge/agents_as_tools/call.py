@@ -84,13 +84,13 @@ class AgentCall:
         self._around = around
         self._results = ToolResults(agent, tool.tool, incoming.principal, around.handles, options)
         self._pace = options.pace
-        self._within_seconds = _first_of(override.answer_within_seconds, options.answer_within_seconds)
+        self._within_seconds = _first_of(override.answer_within_seconds, options.agents.answer_within_seconds)
         self._login = CallerLoginRound(agent, incoming, self._given.digest, options.name)
         # A round that answers a question is not a new call: its task runs already.
         self._limiter = None if self._login.state is not None else around.turns.of(tool.key)
         self._has_turn = False
         self._task_at = anyio.current_time() + _first_of(
-            override.task_after_seconds, options.task_after_seconds
+            override.task_after_seconds, options.agents.task_after_seconds
         )
         """When the call becomes an MCP task, for a client that supports tasks."""
         self._words: str | None = None
@@ -124,7 +124,7 @@ class AgentCall:
             return exc.task
         except anyio.get_cancelled_exc_class():
             if self._sending is not None and not self._is_released:
-                seconds = self._around.options.cancel_seconds
+                seconds = self._around.options.run.cancel_grace_seconds
                 self._around.background.start_soon(self._sending.cancel, seconds)
             raise
 
@@ -186,7 +186,7 @@ class AgentCall:
                 self._tool,
                 arguments,
                 conversation,
-                skill_in_text=self._around.options.skill_in_text,
+                skill_in_text=self._around.options.agents.skill_in_text,
             )
         )
         outcome = await self._send(message, None)
@@ -254,7 +254,7 @@ class AgentCall:
         self._is_released = True
         client = self._agent.client_for(self._incoming.on_behalf_of)
         try:
-            ended = await canceled_task(client, task.id, self._around.options.cancel_seconds)
+            ended = await canceled_task(client, task.id, self._around.options.run.cancel_grace_seconds)
         except PeerError as exc:
             return self._results.refused_in_vain(refusal, task.id, exc)
         return self._results.refused(refusal, ended)
@@ -268,7 +268,7 @@ class AgentCall:
         if not questions or not elicitation_modes_of(questions) <= taken:
             return self._question_in_words(task)
         self._times[same := same_question(questions)] += 1
-        if self._times[same] > self._around.options.answer_tries:
+        if self._times[same] > self._around.options.run.answer_tries:
             # A host that answers automatically would be asked for ever. Given words, a person or a model decides.
             return self._question_in_words(task)
         if not incoming.is_modern:
@@ -318,7 +318,7 @@ class AgentCall:
         return self._around.handles.of_call(
             self._results.far(task_id),
             tool_mark(self._tool.skill_id),
-            self._around.options.task_ttl_seconds,
+            self._around.options.agents.task_ttl_seconds,
             self._incoming.principal,
         )
 
@@ -335,9 +335,9 @@ class AgentCall:
         task_id, only_here = self._sending.task_id, ""
         if task_id is not None:
             self._sending.leave()
-            if self._around.options.follow_up_tools:
+            if self._around.options.agents.follow_up_tools:
                 self._request_webhook(self._sending)
-        elif self._around.options.follow_up_tools:
+        elif self._around.options.agents.follow_up_tools:
             task_id = self._around.unnamed.keep(self._sending)
             only_here = " The handle is valid only while this server runs, since the agent has named no task."
         else:

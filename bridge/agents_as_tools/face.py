@@ -79,7 +79,7 @@ class AgentsFace:
         that were never read."""
         self._handles = handles
         self._hints = hints or PushHints()
-        self._unnamed = UnnamedMessages(options.unnamed_most)
+        self._unnamed = UnnamedMessages(options.agents.unnamed_most)
         self._turns: ToolLimiters[SkillKey] = ToolLimiters()
         self._remarked: frozenset[Remark] = frozenset()
         self._on_change: Callable[[], None] = _tell_nobody
@@ -170,7 +170,7 @@ class AgentsFace:
         for agent in self._agents:
             agent.use_remembered_card()
         async with anyio.create_task_group() as group:
-            webhooks = TaskWebhooks(self._hints, self._handles, group, lambda: self._options.webhooks)
+            webhooks = TaskWebhooks(self._hints, self._handles, group, lambda: self._options.agents)
             self._around = FaceRuntime(
                 self._handles, self._options, group, self._unnamed, self._turns, webhooks
             )
@@ -204,7 +204,7 @@ class AgentsFace:
         """
         known = set(self._agents)
         self._take(agents, options, overrides, unread)
-        self._unnamed.most = options.unnamed_most
+        self._unnamed.most = options.agents.unnamed_most
         if self._around is not None:
             self._around = replace(self._around, options=options)
             self._around.webhooks.keep_only(self._agents)
@@ -403,7 +403,7 @@ class AgentsFace:
                 return await follow_up.cancel()
 
     def _is_follow_up(self, name: str) -> bool:
-        return name in _FOLLOW_UPS and self._options.follow_up_tools
+        return name in _FOLLOW_UPS and self._options.agents.follow_up_tools
 
     def _task_in(self, arguments: JsonObject, principal: str) -> tuple[RemoteAgent, FarTask]:
         """The task that a follow-up tool's handle names, and the task's agent.

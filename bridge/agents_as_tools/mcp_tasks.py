@@ -254,7 +254,7 @@ class McpTasks:
         """The task with its question in words, if the same question was answered too often; else empty."""
         questions = _questions(opened, task)
         key = task.id, opened.caller.principal, same_question(questions)
-        if not questions or self._answered.get(key, 0) < opened.options.answer_tries:
+        if not questions or self._answered.get(key, 0) < opened.options.run.answer_tries:
             return {}
         return {"status": "completed", "result": _whole(opened.shown.question_in_words(task))}
 
@@ -263,7 +263,7 @@ class McpTasks:
         # If a token is missing, the next request may bring one, or its issuer may answer again.
         lacks_token = isinstance(exc, TokenError)
         may_come_back = lacks_token or is_transient(exc) or agent.down is not None
-        outage_seconds = opened.options.outage_seconds
+        outage_seconds = opened.options.agents.outage_seconds
         # If nobody asked the agent for that long, it may have been up meanwhile, so this counts as a new outage.
         lasting = {key: seen for key, seen in self._out_of_reach.items() if now - seen[1] <= outage_seconds}
         key = agent.mark, opened.caller.principal if lacks_token else ""
@@ -284,7 +284,7 @@ class McpTasks:
     async def _changed(self, opened: _OpenedTask, task: Task | None, pause: Pause) -> None:
         """Wait until a task may have changed."""
         if task is None:
-            await anyio.sleep(opened.options.task_poll_seconds)
+            await anyio.sleep(opened.options.agents.task_poll_seconds)
             return
         news, pace = anyio.Event(), opened.options.pace
 
@@ -325,7 +325,7 @@ class McpTasks:
 
         sending = Sending(client, lambda _: None, opened.call.task.task_id)
         self._surroundings().background.start_soon(sending.run, send)
-        with anyio.move_on_after(opened.options.task_poll_seconds):
+        with anyio.move_on_after(opened.options.agents.task_poll_seconds):
             await sending.done.wait()
         if isinstance(sending.fault, AgentRefusedError):
             # The task goes on without the answer, or has ended; the task itself shows which.
@@ -338,7 +338,7 @@ class McpTasks:
         task_id, caller = opened.call.task.task_id, opened.caller
         fault: PeerError | None = None
         try:
-            await canceled_task(opened.client, task_id, opened.options.cancel_seconds)
+            await canceled_task(opened.client, task_id, opened.options.run.cancel_grace_seconds)
         except PeerError as exc:
             fault = exc
         while len(self._refused) >= _REMEMBERED_MOST:
@@ -376,7 +376,7 @@ def task_fields(handle: str, call: FarCall, options: FaceOptions) -> JsonObject:
         "createdAt": created,
         "lastUpdatedAt": created,
         "ttlMs": call.ttl_seconds * 1000,
-        "pollIntervalMs": int(options.task_poll_seconds * 1000),
+        "pollIntervalMs": int(options.agents.task_poll_seconds * 1000),
     }
 
 

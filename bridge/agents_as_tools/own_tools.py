@@ -67,7 +67,7 @@ class FollowUp:
             PeerError: the agent cannot be asked.
             BadArgumentsError: `wait_seconds` is not a number.
         """
-        longest = self._around.options.follow_up_seconds
+        longest = self._around.options.agents.follow_up_seconds
         wanted = self._incoming.arguments.get("wait_seconds", longest)
         if not isinstance(wanted, int | float) or isinstance(wanted, bool):
             raise BadArgumentsError("wait_seconds: it is not a number")
@@ -91,7 +91,7 @@ class FollowUp:
         message = with_extension_metadata(answer, self._agent.named_extensions, self._incoming.meta)
         request = SendMessageRequest(message=message, configuration=SendMessageConfiguration())
         outcome: Task | Message | None = None
-        with anyio.move_on_after(self._around.options.answer_within_seconds), self._hints() as pause:
+        with anyio.move_on_after(self._around.options.agents.answer_within_seconds), self._hints() as pause:
             pace = self._around.options.pace
             outcome = await converse(client, request, pace=pace, answered=task.status, pause=pause)
         if outcome is None:
@@ -119,7 +119,9 @@ class FollowUp:
 
     async def _refuse(self, refusal: UntoldRefusal, client: AgentClient) -> JsonObject:
         try:
-            task = await canceled_task(client, self._far.task_id, self._around.options.cancel_seconds)
+            task = await canceled_task(
+                client, self._far.task_id, self._around.options.run.cancel_grace_seconds
+            )
         except PeerError as exc:
             return self._results.refused_in_vain(refusal, self._far.task_id, exc)
         self._around.webhooks.ended(self._far, self._incoming.principal)

@@ -10,30 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 
 import anyio
 
 from bridge.agents_as_tools.handles import FarWebhook
+from bridge.settings import AgentSettings
 
 PUSH_PATH: Final = "/push"
 """The path to which agents send notifications."""
 
 _MARK_DIGITS: Final = 16
 """The length of the mark of an agent, see `agent_mark`."""
-
-
-@dataclass(frozen=True, slots=True)
-class WebhookOptions:
-    """The options of one MCP server for notifications of its agents."""
-
-    poll_seconds: float
-    """How often a task is read although its agent sends notifications."""
-    look_seconds: float
-    """The shortest time between two reads of a task that are caused by notifications."""
-    tasks: int
-    """The most tasks with a webhook at the same time."""
 
 
 class HintWaiter:
@@ -92,14 +80,14 @@ class PushHints:
             self.wake(key)
 
     @contextmanager
-    def waiting(self, webhook: FarWebhook, options: WebhookOptions) -> Iterator[HintWaiter]:
+    def waiting(self, webhook: FarWebhook, settings: AgentSettings) -> Iterator[HintWaiter]:
         """Wait for hints of a task while the context is open."""
 
         def longest(seconds: float) -> float:
             is_told = webhook.key in self._in_place and webhook.agent in self._heard
-            return max(seconds, options.poll_seconds) if is_told else seconds
+            return max(seconds, settings.push_poll_seconds) if is_told else seconds
 
-        waiter = HintWaiter(options.look_seconds, longest)
+        waiter = HintWaiter(settings.push_look_seconds, longest)
         self._waiting.setdefault(webhook.key, set()).add(waiter)
         try:
             yield waiter

@@ -165,8 +165,8 @@ def listing_of(
         listed_tools(
             [one.tool for one in tools.published],
             options.rules,
-            follow_up_tools=options.follow_up_tools,
-            longest_wait_seconds=options.follow_up_seconds,
+            follow_up_tools=options.agents.follow_up_tools,
+            longest_wait_seconds=options.agents.follow_up_seconds,
         ),
         {key: card_resource(agent) for key, agent in known.items()},
         _examples(tools, known),

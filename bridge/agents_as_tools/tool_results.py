@@ -174,7 +174,7 @@ class ToolResults:
 
     def handle(self, task_id: str) -> str | None:
         """The handle of a task for the follow-up tools; None if these tools are not offered."""
-        if not self.options.follow_up_tools:
+        if not self.options.agents.follow_up_tools:
             return None
         return self.handles.of_task(self.far(task_id), self.principal)
 
@@ -195,7 +195,7 @@ class ToolResults:
         return ResultRules(
             extension_active=self.agent.extension_active,
             output=self._output,
-            inline_limit_bytes=self.options.inline_limit_bytes,
+            inline_limit_bytes=self.options.agents.part_inline_limit_bytes,
             link_for=links,
         )
 
@@ -225,7 +225,7 @@ class ToolResults:
         conversation."""
         if self.continues not in (None, context_id):
             return (_BEGAN_ANEW,)
-        is_told = goes_on and self.options.context_hint and not self.agent.begins_anew
+        is_told = goes_on and self.options.agents.context_hint and not self.agent.begins_anew
         return (_GO_ON.format(handle),) if is_told else ()
 
 

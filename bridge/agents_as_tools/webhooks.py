@@ -29,11 +29,12 @@ from bridge.a2a.client.follow import Pause, is_transient
 from bridge.a2a.model.life import ENDED
 from bridge.a2a.model.objects import AuthenticationInfo, TaskPushNotificationConfig
 from bridge.agents_as_tools.handles import FarTask, FarWebhook, Handles, webhook_of
-from bridge.agents_as_tools.push_hints import HintWaiter, PushHints, WebhookOptions
+from bridge.agents_as_tools.push_hints import HintWaiter, PushHints
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.concurrency import border
 from bridge.errors import PeerError
 from bridge.seal import LIFETIME_SECONDS, HandlePurpose, HandleTooLongError
+from bridge.settings import AgentSettings
 
 logger = logging.getLogger(__name__)
 
@@ -59,12 +60,12 @@ class TaskWebhooks:
         hints: PushHints,
         handles: Handles,
         group: anyio.abc.TaskGroup,
-        options: Callable[[], WebhookOptions],
+        settings: Callable[[], AgentSettings],
     ) -> None:
         self._hints = hints
         self._handles = handles
         self._group = group
-        self._options = options
+        self._settings = settings
         self._kept: dict[str, _WebhookHere] = {}
         self._refused: set[str] = set()
         """The marks of the agents that refused a webhook. A refusal is logged once for each agent."""
@@ -79,7 +80,7 @@ class TaskWebhooks:
         except HandleTooLongError as exc:
             logger.info("%s: no webhook is asked for: %s", agent.key, exc)
             return
-        while len(self._kept) >= self._options().tasks:
+        while len(self._kept) >= self._settings().push_tasks:
             self._drop(next(iter(self._kept)))
         kept = self._kept[webhook.key] = _WebhookHere(agent, client, webhook)
         config = TaskPushNotificationConfig(
@@ -95,7 +96,7 @@ class TaskWebhooks:
     def waiting(self, task: FarTask, principal: str) -> Iterator[Pause]:
         """Wait for a task while the context is open. Gives the pause between two reads of the task, which notifications
         shorten."""
-        with self._hints.waiting(webhook_of(task, principal), self._options()) as waiter:
+        with self._hints.waiting(webhook_of(task, principal), self._settings()) as waiter:
             yield waiter.pause
 
     def ended(self, task: FarTask, principal: str) -> None:
@@ -113,7 +114,7 @@ class TaskWebhooks:
 
     async def _keep(self, kept: _WebhookHere, config: TaskPushNotificationConfig) -> None:
         webhook = kept.webhook
-        with border(logger, str(kept.agent.key)), self._hints.waiting(webhook, self._options()) as waiter:
+        with border(logger, str(kept.agent.key)), self._hints.waiting(webhook, self._settings()) as waiter:
             try:
                 made = await kept.client.create_push_config(config)
             except PeerError as exc:

@@ -28,7 +28,7 @@ from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.on_behalf import ByExchange, ByHeader, ByLogin, OnBehalf
 from bridge.agents_as_tools.options import FaceOptions
-from bridge.agents_as_tools.push_hints import PushHints, WebhookOptions
+from bridge.agents_as_tools.push_hints import PushHints
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.plan import CatalogPlan, OfferedPlan, Plan, ProcessPlan, RemotePlan
 from bridge.concurrency import border
@@ -50,7 +50,6 @@ from bridge.settings import AgentSettings
 from bridge.text.safe_text import shell_word
 from bridge.trace import UNHEARD, Hops
 from bridge.translate.extension import URI
-from bridge.translate.skill_tools import ToolRules
 
 
 @dataclass(frozen=True)
@@ -201,28 +200,9 @@ async def offered(
 
 
 def face_options_of(name: str, plan: OfferedPlan) -> FaceOptions:
-    """The options of an offered server, from its profile."""
-    chosen = plan.profile.agents
+    """The options of an offered server, from its plan and its profile."""
     return FaceOptions(
-        name=plan.server_name or name,
-        title=plan.title,
-        instructions=plan.instructions,
-        rules=tool_rules(chosen),
-        follow_up_tools=chosen.follow_up_tools,
-        follow_up_seconds=chosen.follow_up_seconds,
-        answer_within_seconds=chosen.answer_within_seconds,
-        task_after_seconds=chosen.task_after_seconds,
-        task_poll_seconds=chosen.task_poll_seconds,
-        task_ttl_seconds=chosen.task_ttl_seconds,
-        outage_seconds=chosen.outage_seconds,
-        answer_tries=plan.profile.run.answer_tries,
-        task_limit_bytes=chosen.task_limit_bytes,
-        unnamed_most=chosen.unnamed_most,
-        skill_in_text=chosen.skill_in_text,
-        context_hint=chosen.context_hint,
-        inline_limit_bytes=chosen.part_inline_limit_bytes,
-        cancel_seconds=plan.profile.run.cancel_grace_seconds,
-        webhooks=WebhookOptions(chosen.push_poll_seconds, chosen.push_look_seconds, chosen.push_tasks),
+        plan.server_name or name, plan.profile.agents, plan.profile.run, plan.title, plan.instructions
     )
 
 
@@ -313,16 +293,6 @@ def _pins(key: str, one: RemotePlan, shared: SharedResources) -> VerifiesCards |
 
     table, allow_private = shared.process.issuers, bool(one.allow_private)
     return pins_of(key, one.signed_by, shared.http, table, allow_private=allow_private)
-
-
-def tool_rules(chosen: AgentSettings) -> ToolRules:
-    """The rules by which skills become tools, from the profile."""
-    return ToolRules(
-        chosen.granularity,
-        always_prefixed=chosen.prefix == "always",
-        found_most=chosen.found_most,
-        skills_most=chosen.skills_most,
-    )
 
 
 def card_bounds(chosen: AgentSettings) -> FreshnessBounds:

@@ -231,7 +231,7 @@ class ToolsAgent:
         return self._card_at(base_url, self._skills.seen_by(principal), self._unavailable())
 
     def _unavailable(self) -> tuple[UnavailablePeer, ...]:
-        after_seconds = self._options.unavailable_after_seconds
+        after_seconds = self._options.card.unavailable_after_seconds
         if self._find_unavailable is not None:
             return self._find_unavailable(self._states, after_seconds)
         return unavailable_peers(self._states, self._now_ms(), after_seconds)
@@ -417,7 +417,7 @@ class ToolsAgent:
         options = self._options
         for seconds in (decision.skill.override.call_timeout_seconds, source.call_timeout_seconds):
             if seconds is not None:
-                options = replace(options, call_timeout_seconds=seconds)
+                options = replace(options, run=options.run.having(call_timeout_seconds=seconds))
                 break
         turns, gate = self._turns.of(decision.skill.key), self._gate_of(source)
         run = ToolRun(decision, source.upstream, options, principal, turns, gate)

@@ -100,13 +100,13 @@ class CallerLoginCheck:
             PeerError: the stored logins cannot be read. StoreError: another replica goes on with the task, or the store
                 cannot write.
         """
-        for _ in range(self._options.answer_tries):
+        for _ in range(self._options.run.answer_tries):
             if (since := await self.since(job, after)) is not None:
                 return since
             if not await self._goes_on(job, decision.skill_id, await self._asked(job, decision, after)):
                 return None
         if (since := await self.since(job, after)) is None:
-            await _reject(job, _STILL_NOT.format(self._options.answer_tries, self._server))
+            await _reject(job, _STILL_NOT.format(self._options.run.answer_tries, self._server))
         return since
 
     async def since(self, job: Job, after: float = 0.0) -> float | None:
@@ -209,8 +209,10 @@ class CallerLoginCheck:
     ) -> _Outcome:
         """Wait for a message or for the login page, whichever comes first."""
         options, turn = self._options, job.turn
-        pace = QuestionPace(self._server, math.inf, options.held_answer_seconds, options.answer_tries, 0)
-        asker = TaskAsker(job, PausableDeadline(options.call_timeout_seconds), pace, keep, {}, None)
+        pace = QuestionPace(
+            self._server, math.inf, options.run.held_answer_seconds, options.run.answer_tries, 0
+        )
+        asker = TaskAsker(job, PausableDeadline(options.run.call_timeout_seconds), pace, keep, {}, None)
         found: list[_Outcome] = []
         faults: list[BridgeError] = []
 

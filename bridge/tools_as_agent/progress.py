@@ -33,9 +33,9 @@ class ProgressRelay:
     def __init__(self, job: Job, options: AgentOptions, patience: PausableDeadline) -> None:
         self._job = job
         self._patience = patience
-        self._most = options.progress_in_flight
-        self._limit_bytes = options.progress_limit_bytes
-        self._per_second = options.progress_per_second
+        self._most = options.run.progress_in_flight
+        self._limit_bytes = options.run.progress_limit_bytes
+        self._per_second = options.run.progress_per_second
         self._left = self._per_second * BURST_SECONDS
         self._since = 0.0
         """When `_left` was last updated. At first, `_left` is the whole burst."""

@@ -167,7 +167,7 @@ class CallInRounds:
         try:
             async with (
                 turn(
-                    self._limiter, self._decision.skill_id, self._options.queue_timeout_seconds
+                    self._limiter, self._decision.skill_id, self._options.run.queue_timeout_seconds
                 ) as left_seconds,
                 self._queue.slot(self._caller, left_seconds, self._tell_wait) as slot,
             ):
@@ -216,7 +216,7 @@ class CallInRounds:
             self._decision.source_key,
         )
         kept = self.followed.to_bytes()
-        self._patience.restart(self._options.task_timeout_seconds)
+        self._patience.restart(self._options.run.task_timeout_seconds)
         if not isinstance(self._decision, Follow):
             self._job.status(TaskState.WORKING, keep=kept)
         self._job.outlive()
@@ -229,10 +229,10 @@ class CallInRounds:
         options = self._options
         pace = QuestionPace(
             self._queue.session.name,
-            options.input_timeout_seconds,
-            options.held_answer_seconds,
-            options.answer_tries,
-            options.cancel_grace_seconds,
+            options.run.input_timeout_seconds,
+            options.run.held_answer_seconds,
+            options.run.answer_tries,
+            options.run.cancel_grace_seconds,
             self._token if slot is not None else None,
         )
         return TaskAsker(self._job, self._patience, pace, keep, self._known, slot)
@@ -257,7 +257,7 @@ class CallInRounds:
         )
         if left := open_questions(asked):
             held = await done_slowly(
-                partial(answers_held, self._job.held, left, self._options.held_answer_seconds)
+                partial(answers_held, self._job.held, left, self._options.run.held_answer_seconds)
             )
             given |= held
             asked = replace(asked, given=given)
@@ -298,7 +298,7 @@ def _first_call(decision: RunTool, options: AgentOptions, meta: JsonObject) -> T
         decision.skill.tool.name,
         arguments,
         meta=meta,
-        task_ttl_ms=round(options.task_timeout_seconds * 1000),
+        task_ttl_ms=round(options.run.task_timeout_seconds * 1000),
     )
     answered = decision.answered
     if answered is None or answered.way is not ResumeMode.ROUND:

@@ -144,7 +144,7 @@ def _answered(asked: ServerQuestion, turn: Turn, skills: Skills, options: AgentO
     answered = replace(asked, given={**asked.given, **answers.given})
     if left := open_questions(answered):
         tries = asked.tries + bool(answers.problems)
-        if tries >= options.answer_tries:
+        if tries >= options.run.answer_tries:
             return End(TaskState.FAILED, words_on_misfits(tries, left, answers.problems))
         return ask_server_questions(replace(answered, tries=tries), left, answers.problems)
     if asked.way is ResumeMode.AGAIN:
@@ -181,7 +181,7 @@ def _with_limited_tries(asked: OwnQuestion, decision: Decision, options: AgentOp
     if not isinstance(again, OwnQuestion) or again.skill_id != asked.skill_id:
         return decision
     tries = asked.tries + (set(asked.fields) <= set(again.fields))
-    if tries >= options.answer_tries:
+    if tries >= options.run.answer_tries:
         words = next((part.text for part in decision.parts if part.text), "")
         return End(TaskState.REJECTED, f"{_MISFITS.format(tries)}. {words}")
     return replace(decision, kept=replace(again, tries=tries).to_bytes())
@@ -268,7 +268,7 @@ def _with_limited_confirmations(asked: Confirmation, decision: Decision, options
         return decision
     if again.digest != asked.digest:
         return decision
-    if asked.tries + 1 >= options.answer_tries:
+    if asked.tries + 1 >= options.run.answer_tries:
         return End(TaskState.REJECTED, _NEITHER.format(asked.tries + 1))
     return replace(decision, kept=replace(again, tries=asked.tries + 1).to_bytes())
 
@@ -317,7 +317,7 @@ def _checked(
     problems = (*unknown, *(_without_hidden_values(problem, rules) for problem in found))
     if not problems:
         return unless_confirmation(run, call, options, confirmed)
-    if options.incomplete == "reject":
+    if options.arguments.incomplete == "reject":
         faults = "; ".join(describe(tool, problem) for problem in problems)
         return End(TaskState.REJECTED, f"The arguments do not fit the schema of {skill.id}: {faults}")
     parts = own_questions.arguments(skill.id, tool, call.arguments, problems)
@@ -410,7 +410,7 @@ def unless_confirmation(
     """The call, or the question that asks for its confirmation. `confirmed` is the digest of a call that was
     confirmed."""
     skill = run.skill
-    is_free = not needs_confirmation(skill.tool, options.confirm, skill.override.confirm)
+    is_free = not needs_confirmation(skill.tool, options.run.confirm, skill.override.confirm)
     if is_free or call_digest(skill.source_key, skill.tool, run.arguments) == confirmed:
         return run
     return confirmation(run, call)

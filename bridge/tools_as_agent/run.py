@@ -175,7 +175,7 @@ class ToolRun:
         return job.turn.principal.token != caller.token and self._can_act(job)
 
     async def _run(self, job: Job, queue: CallQueue) -> None:
-        patience = PausableDeadline(self._options.call_timeout_seconds)
+        patience = PausableDeadline(self._options.run.call_timeout_seconds)
         progress = ProgressRelay(job, self._options, patience)
         call = self._call = CallInRounds(
             job,
@@ -207,7 +207,7 @@ class ToolRun:
                 await self._finish(job, result, await self._linked(result, job, queue))
 
     async def _finish(self, job: Job, result: JsonObject, read: dict[str, Sequence[JsonValue]]) -> None:
-        links = LinkRules(URI in job.turn.extensions, self._options.allow_file_links, read)
+        links = LinkRules(URI in job.turn.extensions, self._options.content.allow_file_links, read)
         is_error = result.get("isError") is True
         parts = parts_from_result(result, links, _repeated(job, is_error=is_error))
         metadata: JsonObject = {SKILL: self._decision.skill_id}
@@ -256,17 +256,17 @@ class ToolRun:
         if not (links := links_to_read(content)):
             return {}
         read: dict[str, Sequence[JsonValue]] = {}
-        left_bytes = self._options.links_limit_bytes
+        left_bytes = self._options.content.links_limit_bytes
         # The tool has done its work: links that take too long, or are too large, are passed on as links.
-        with anyio.move_on_after(self._options.call_timeout_seconds):
-            for uri, times in islice(links.items(), self._options.links_most):
+        with anyio.move_on_after(self._options.run.call_timeout_seconds):
+            for uri, times in islice(links.items(), self._options.content.links_most):
                 try:
                     contents = await resource_of(queue.session, uri)
                 except PeerError as exc:
                     logger.info("the link %s of %s cannot be read: %s", uri, self._decision.skill_id, exc)
                     continue
                 size = len(json_bytes(contents))
-                if size <= self._options.inline_limit_bytes and size * times <= left_bytes:
+                if size <= self._options.content.inline_limit_bytes and size * times <= left_bytes:
                     read[uri] = contents
                     left_bytes -= size * times
         return read

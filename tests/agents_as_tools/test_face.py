@@ -13,8 +13,6 @@ from mcp import MCPError
 from mcp_types import ElicitResult
 
 from bridge.agents_as_tools.options import FaceOptions
-from bridge.config.tables.profile import load_profile
-from tests.support.agent_faces import OPTIONS
 from tests.support.exposing import answering, exposing
 from tests.support.foreign import foreign_agent
 from tests.support.running import config_for, raw_command, running
@@ -98,4 +96,3 @@ async def test_cards_are_resources_and_examples_are_prompts(mode: str, tmp_path:
 def test_the_profile_alone_decides_the_behaviour_of_an_mcp_server() -> None:
     chosen_in_code = {one.name for one in fields(FaceOptions) if one.default is not MISSING}
     assert chosen_in_code == {"title", "instructions"}
-    assert OPTIONS.inline_limit_bytes == load_profile().agents.part_inline_limit_bytes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from bridge.translate.overrides import ArgumentRule, ToolOverride
 from bridge.translate.skill_tools import ToolSource, tools_of_agents
 from tests.support.agent_faces import OPTIONS, Agents, serving, words_in
 from tests.support.foreign import foreign_agent
-from tests.support.limits import tool_rules
+from tests.support.limits import face_options, tool_rules
 from tests.support.mcp_tasks import task_client
 from tests.support.running import config_for, raw_command, running
 from tests.translate.test_skill_tools import card, skill
@@ -63,7 +62,7 @@ async def test_a_hidden_tool_is_neither_listed_nor_callable_and_names_override_g
     said = {"*": HIDDEN, "plain": ToolOverride(hidden=False), "pl*": ToolOverride(title="Plainly")}
     async with (
         foreign_agent() as agent,
-        serving(tmp_path, one(agent.url), said, replace(OPTIONS, follow_up_tools=False)) as there,
+        serving(tmp_path, one(agent.url), said, face_options(follow_up_tools=False)) as there,
         there.client(mode) as host,
     ):
         assert [(tool.name, tool.title) for tool in (await host.list_tools()).tools] == [("plain", "Plainly")]
@@ -73,10 +72,9 @@ async def test_a_hidden_tool_is_neither_listed_nor_callable_and_names_override_g
 
 async def test_a_search_finds_tools_as_they_are_shown(tmp_path: Path) -> None:
     said = {"plain": ToolOverride(name="repeat"), "slow": HIDDEN}
-    rules = tool_rules(granularity="search")
     async with (
         foreign_agent() as agent,
-        serving(tmp_path, one(agent.url), said, replace(OPTIONS, rules=rules)) as there,
+        serving(tmp_path, one(agent.url), said, face_options(granularity="search")) as there,
         there.client() as host,
     ):
         found = words_in(await host.call_tool("find_skill", {"query": "repeat"}))
@@ -177,7 +175,7 @@ async def test_each_tool_has_its_own_time_to_become_a_task(tmp_path: Path) -> No
     with anyio.fail_after(WAIT_SECONDS):
         async with (
             foreign_agent() as agent,
-            serving(tmp_path, one(agent.url), said, replace(OPTIONS, task_after_seconds=600)) as there,
+            serving(tmp_path, one(agent.url), said, face_options(task_after_seconds=600)) as there,
             task_client(there) as client,  # type: ignore[arg-type]  # it has a url too
         ):
             assert (await client.call("slow", message="go"))["resultType"] == "task"
@@ -215,7 +213,12 @@ async def test_a_call_that_waits_too_long_for_the_limit_says_so_and_follow_ups_n
     with anyio.fail_after(WAIT_SECONDS):
         async with (
             foreign_agent() as agent,
-            serving(tmp_path, one(agent.url), said, replace(OPTIONS, answer_within_seconds=600)) as there,
+            serving(
+                tmp_path,
+                one(agent.url),
+                said,
+                face_options(answer_within_seconds=600),
+            ) as there,
             there.client() as host,
             anyio.create_task_group() as tasks,
         ):

@@ -9,8 +9,9 @@ import anyio
 import pytest
 
 from bridge.agents_as_tools.handles import FarTask, webhook_of
-from bridge.agents_as_tools.push_hints import HintWaiter, PushHints, WebhookOptions
+from bridge.agents_as_tools.push_hints import HintWaiter, PushHints
 from bridge.seal import agent_mark
+from tests.support.limits import PROFILE
 
 pytestmark = pytest.mark.proves("a2a-4.3.3-received")
 
@@ -38,7 +39,10 @@ async def waiting(waiter: HintWaiter, seconds: float) -> AsyncIterator[anyio.Eve
 
 
 async def test_a_notification_ends_the_pause_of_waiters_for_its_task_only() -> None:
-    hints, options = PushHints(), WebhookOptions(poll_seconds=NEVER, look_seconds=0, tasks=1)
+    hints, options = (
+        PushHints(),
+        PROFILE.agents.having(push_poll_seconds=NEVER, push_look_seconds=0, push_tasks=1),
+    )
     others = (
         webhook_of(FarTask(TASK.agent, "t-2"), "alice"),
         webhook_of(FarTask(agent_mark("https://other.example"), "t-1"), "alice"),
@@ -55,7 +59,10 @@ async def test_a_notification_ends_the_pause_of_waiters_for_its_task_only() -> N
 
 
 async def test_a_task_is_polled_slowly_once_its_agent_is_known_to_notify() -> None:
-    hints, options = PushHints(), WebhookOptions(poll_seconds=NEVER, look_seconds=0, tasks=1)
+    hints, options = (
+        PushHints(),
+        PROFILE.agents.having(push_poll_seconds=NEVER, push_look_seconds=0, push_tasks=1),
+    )
     with anyio.fail_after(WAIT_SECONDS), hints.waiting(WEBHOOK, options) as waiter:
         await waiter.pause(0)
         with hints.in_place(WEBHOOK):
@@ -72,7 +79,10 @@ async def test_a_task_is_polled_slowly_once_its_agent_is_known_to_notify() -> No
 
 
 async def test_the_slow_poll_reads_a_task_whose_notification_was_lost() -> None:
-    hints, options = PushHints(), WebhookOptions(poll_seconds=0.01, look_seconds=0, tasks=1)
+    hints, options = (
+        PushHints(),
+        PROFILE.agents.having(push_poll_seconds=0.01, push_look_seconds=0, push_tasks=1),
+    )
     with anyio.fail_after(WAIT_SECONDS), hints.waiting(WEBHOOK, options) as waiter, hints.in_place(WEBHOOK):
         hints.take(WEBHOOK)
         await waiter.pause(0)
@@ -80,7 +90,10 @@ async def test_the_slow_poll_reads_a_task_whose_notification_was_lost() -> None:
 
 
 async def test_a_notification_that_comes_while_the_task_is_read_is_not_lost() -> None:
-    hints, options = PushHints(), WebhookOptions(poll_seconds=NEVER, look_seconds=0, tasks=1)
+    hints, options = (
+        PushHints(),
+        PROFILE.agents.having(push_poll_seconds=NEVER, push_look_seconds=0, push_tasks=1),
+    )
     with anyio.fail_after(WAIT_SECONDS), hints.waiting(WEBHOOK, options) as waiter:
         hints.take(WEBHOOK)
         await waiter.pause(NEVER)
@@ -92,7 +105,10 @@ async def test_a_notification_that_comes_while_the_task_is_read_is_not_lost() ->
 
 
 async def test_many_notifications_cause_only_one_read_per_interval() -> None:
-    hints, options = PushHints(), WebhookOptions(poll_seconds=NEVER, look_seconds=NEVER, tasks=1)
+    hints, options = (
+        PushHints(),
+        PROFILE.agents.having(push_poll_seconds=NEVER, push_look_seconds=NEVER, push_tasks=1),
+    )
     with anyio.fail_after(WAIT_SECONDS), hints.waiting(WEBHOOK, options) as waiter:
         hints.take(WEBHOOK)
         await waiter.pause(NEVER)
@@ -106,7 +122,7 @@ async def test_many_notifications_cause_only_one_read_per_interval() -> None:
 async def test_a_hint_of_another_replica_wakes_its_waiters_and_a_lost_hint_wakes_all() -> None:
     here, there = PushHints(), PushHints()
     here.pass_on = there.take_word
-    options = WebhookOptions(poll_seconds=NEVER, look_seconds=0, tasks=1)
+    options = PROFILE.agents.having(push_poll_seconds=NEVER, push_look_seconds=0, push_tasks=1)
     with anyio.fail_after(WAIT_SECONDS), there.waiting(WEBHOOK, options) as waiter:
         here.take(WEBHOOK)
         await waiter.pause(NEVER)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import replace
 from typing import Any, NoReturn
 
 import anyio
@@ -20,7 +19,7 @@ from bridge.seal import Seal
 from bridge.text.jsonvalues import json_bytes
 from tests.hostile.agent_cards import card_of
 from tests.support.agent_faces import OPTIONS
-from tests.support.limits import client_options
+from tests.support.limits import client_options, face_options
 
 pytestmark = pytest.mark.proves("map-tools")
 
@@ -73,8 +72,7 @@ async def listed(count: int, most: int = 100, **said: str) -> tuple[FaceListing,
         agent = RemoteAgent(URL, Remembered(FoundCard(URL, b"", watched)), http, client_options(), key="big")
         agent.use_remembered_card()
         Skills.times = 0
-        rules = replace(OPTIONS.rules, skills_most=most)
-        return listing_of([agent], replace(OPTIONS, rules=rules), {}), Skills
+        return listing_of([agent], face_options(skills_most=most), {}), Skills
 
 
 async def test_the_number_of_passes_over_a_cards_skills_does_not_depend_on_their_number() -> None:

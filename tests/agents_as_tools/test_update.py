@@ -3,7 +3,6 @@ notified."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,14 @@ from mcp_types import ToolListChangedNotification
 from bridge.translate.overrides import ToolOverride
 from tests.support.agent_faces import OPTIONS, Agents, Served, serving, words_in
 from tests.support.foreign import foreign_agent
+from tests.support.limits import face_options
 from tests.support.mcp_tasks import TaskClient, accepted, task_client
 
 pytestmark = pytest.mark.proves("map-tools-follow")
 
 WAIT_SECONDS = 30
 CALLS = 20
-AT_ONCE = replace(OPTIONS, task_after_seconds=0)
+AT_ONCE = face_options(task_after_seconds=0)
 NOT_HERE = "This handle does not work"
 
 
@@ -60,7 +60,7 @@ async def test_calls_in_flight_keep_the_old_agents_and_options(mode: str, tmp_pa
                 await anyio.sleep(0.001)
             hidden = {"slow": ToolOverride(hidden=True)}
             new = there.agents(other.url, key="new")
-            there.face.update([new], replace(OPTIONS, answer_within_seconds=0.01), hidden)
+            there.face.update([new], face_options(answer_within_seconds=0.01), hidden)
             with pytest.raises(MCPError, match="Unknown tool"):
                 await host.call_tool("slow", {"message": "late"})
             agent.seen.released.set()
@@ -111,7 +111,7 @@ async def test_a_legacy_client_is_notified_of_an_update_unless_nothing_changes(
             there.client("legacy", message_handler=hear) as host,
         ):
             await host.list_tools()
-            there.face.update(there.made, replace(OPTIONS, outage_seconds=7))
+            there.face.update(there.made, face_options(outage_seconds=7))
             assert not there.changes
             there.face.update(there.made, OPTIONS, {"plain": ToolOverride(name="repeat")})
             await told.wait()
@@ -124,7 +124,10 @@ async def test_new_clients_get_the_new_title_and_instructions(tmp_path: Path) ->
         async with there.client() as host:
             assert host.server_info is not None
             assert host.server_info.title == "Behaviours"
-        there.face.update(there.made, replace(OPTIONS, title="The Team", instructions="Ask them, not me."))
+        there.face.update(
+            there.made,
+            face_options(title="The Team", instructions="Ask them, not me."),
+        )
         for mode in ("auto", "legacy"):
             async with there.client(mode) as host:
                 assert host.server_info is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,6 @@ from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
-from bridge.assembly.offered_server import face_options_of
-from bridge.assembly.plan import OfferedPlan
-from bridge.config.tables.profile import load_profile
 from bridge.http.request_checks import FaceAddress
 from bridge.identity.callers.principals import LOCAL
 from bridge.identity.callers.verifiers import Access
@@ -27,12 +24,10 @@ from bridge.mcp.server.server import McpServer
 from bridge.seal import Seal
 from bridge.translate.extension import URI
 from bridge.translate.overrides import ToolOverride
-from tests.support.limits import card_bounds, client_options, mcp_limits
+from tests.support.limits import card_bounds, client_options, face_options, mcp_limits
 from tests.support.running import listening
 
-OPTIONS = replace(
-    face_options_of("face", OfferedPlan((), load_profile(), server_name="mcp-a2a")), task_poll_seconds=0.05
-)
+OPTIONS = face_options()
 """Those of the default profile."""
 
 

@@ -12,6 +12,7 @@ from bridge.a2a.client.http_cache import FreshnessBounds
 from bridge.a2a.client.transports import Deadlines
 from bridge.a2a.server.app import AgentLimits
 from bridge.a2a.tasks.intake import EngineLimits
+from bridge.agents_as_tools.options import FaceOptions
 from bridge.assembly import offered_server
 from bridge.config.tables.profile import load_profile
 from bridge.mcp.client.transports.stdio import ChildPace, StdioTarget
@@ -77,7 +78,7 @@ def card_bounds(**said: Any) -> FreshnessBounds:
 
 def tool_rules(**said: Any) -> ToolRules:
     """Of the tools that stand for skills."""
-    return replace(offered_server.tool_rules(PROFILE.agents), **said)
+    return replace(face_options().rules, **said)
 
 
 def call_of(tool: str, arguments: JsonObject, *rest: Any) -> ToolCall:
@@ -93,27 +94,36 @@ def pace_of(**said: Any) -> FollowPace:
 
 def engine_limits(**said: Any) -> EngineLimits:
     """Of the tasks of an agent."""
-    run, requests, own = _sorted(said, PROFILE.run, PROFILE.requests)
-    return EngineLimits(run, requests, **{"watch_events": PROFILE.streams.queue_events, **own})
+    tables, own = values_by_table(said, run=PROFILE.run, requests=PROFILE.requests)
+    return EngineLimits(**{"watch_events": PROFILE.streams.queue_events, **tables, **own})
 
 
 def agent_limits(**said: Any) -> AgentLimits:
     """Of the clients of an agent."""
-    requests, streams, card, own = _sorted(said, PROFILE.requests, PROFILE.streams, PROFILE.card)
-    return AgentLimits(requests, streams, card, **own)
+    tables, own = values_by_table(said, requests=PROFILE.requests, streams=PROFILE.streams, card=PROFILE.card)
+    return AgentLimits(**tables, **own)
 
 
 def mcp_limits(**said: Any) -> McpLimits:
     """Of the clients of an MCP server."""
-    requests, streams, own = _sorted(said, PROFILE.requests, PROFILE.streams)
-    return McpLimits(requests, streams, **own)
+    tables, own = values_by_table(said, requests=PROFILE.requests, streams=PROFILE.streams)
+    return McpLimits(**tables, **own)
 
 
-def _sorted(said: Mapping[str, Any], *tables: Settings) -> tuple[Any, ...]:
-    """The tables with the values that are theirs, and the other values."""
-    named = [{key: said[key] for key in table.model_fields_set & said.keys()} for table in tables]
-    rest = {key: value for key, value in said.items() if not any(key in keys for keys in named)}
-    return *(table.having(**keys) for table, keys in zip(tables, named, strict=True)), rest
+def face_options(**said: Any) -> FaceOptions:
+    """Of an MCP server made of agents."""
+    tables, own = values_by_table(said, agents=PROFILE.agents.having(task_poll_seconds=0.05), run=PROFILE.run)
+    return FaceOptions(**{"name": "mcp-a2a", **tables, **own})
+
+
+def values_by_table(said: Mapping[str, Any], **tables: Settings) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Tables with the values that are theirs, and the values that are of none."""
+    named = {
+        name: {key: value for key, value in said.items() if key in type(table).model_fields}
+        for name, table in tables.items()
+    }
+    rest = {key: value for key, value in said.items() if not any(key in keys for keys in named.values())}
+    return {name: table.having(**named[name]) for name, table in tables.items()}, rest
 
 
 def server_settings(**said: Any) -> ServerSettings:

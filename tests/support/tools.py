@@ -7,6 +7,7 @@ from typing import Any
 from bridge.mcp.tools import Tool, tools_from
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.translate.message_to_call import RouteRules
+from tests.support.limits import PROFILE, values_by_table
 
 
 def tool_of(listed: dict[str, Any]) -> Tool:
@@ -31,24 +32,16 @@ def skills(*tools: Tool) -> dict[str, Tool]:
 
 def options_with(**chosen: Any) -> AgentOptions:
     """The choices of an agent, of which a test names those that it is about."""
-    usual: dict[str, Any] = {
-        "route": RouteRules(("skillId",)),
-        "incomplete": "ask",
-        "call_timeout_seconds": 1.0,
-        "task_timeout_seconds": 1.0,
-        "queue_timeout_seconds": 1.0,
-        "input_timeout_seconds": 1.0,
-        "cancel_grace_seconds": 1.0,
-        "held_answer_seconds": 5,
-        "answer_tries": 3,
-        "inline_limit_bytes": 1,
-        "links_most": 1,
-        "links_limit_bytes": 1,
-        "allow_file_links": False,
-        "progress_in_flight": 1,
-        "progress_per_second": 1.0,
-        "progress_limit_bytes": 8192,
-        "confirm": "never",
-        "unavailable_after_seconds": float("inf"),
-    }
-    return AgentOptions(**{**usual, **chosen})
+    run = PROFILE.run.having(
+        call_timeout_seconds=1.0,
+        task_timeout_seconds=1.0,
+        queue_timeout_seconds=1.0,
+        input_timeout_seconds=1.0,
+        cancel_grace_seconds=1.0,
+        progress_in_flight=1,
+        progress_per_second=1.0,
+    )
+    content = PROFILE.content.having(inline_limit_bytes=1, links_most=1, links_limit_bytes=1)
+    card = PROFILE.card.having(unavailable_after_seconds=float("inf"))
+    tables, own = values_by_table(chosen, card=card, arguments=PROFILE.arguments, run=run, content=content)
+    return AgentOptions(**{"route": RouteRules(("skillId",)), **tables, **own})

@@ -164,12 +164,12 @@ def test_a_refusal_without_a_question_is_only_a_message() -> None:
 def test_with_the_extension_arguments_are_passed_through(arguments: Any) -> None:
     active = replace(turn(call("add", **arguments)), extensions=frozenset({URI}))
     assert decide(active, ALL, OPTIONS) == run(ADD, **arguments)
-    assert isinstance(decide(active, ALL, replace(OPTIONS, incomplete="reject")), RunTool)
+    assert isinstance(decide(active, ALL, options_with(incomplete="reject")), RunTool)
 
 
 @pytest.mark.proves("map-arguments")
 def test_a_profile_may_reject_instead_of_asking() -> None:
-    end = decide(turn(call("add", a=1)), ALL, replace(OPTIONS, incomplete="reject"))
+    end = decide(turn(call("add", a=1)), ALL, options_with(incomplete="reject"))
     assert end == End(
         TaskState.REJECTED,
         "The arguments do not fit the schema of add: b (number, required) [missing]",
