@@ -256,7 +256,7 @@ class Bridge:
     def _turned_away(self, plan: Plan) -> PrincipalNames:
         turned_away = self._admission.turn_away(plan)
         for parts in self._running_parts():
-            parts.let_go(turned_away)
+            parts.end_streams_of(turned_away)
         return turned_away
 
     def _keep_out(self, plan: Plan, turned_away: PrincipalNames) -> None:

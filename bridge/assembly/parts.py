@@ -155,10 +155,10 @@ class Parts:
             names = [tool.names for tool in server.face.published]
             yield from waiting_rights(server.name, names, server.face.unknown, principals)
 
-    def let_go(self, principals: PrincipalNames) -> None:
+    def end_streams_of(self, principals: PrincipalNames) -> None:
         """End the streams of principals that lost access. Their tasks and calls go on."""
         for one in self.agents:
-            one.server.let_go(principals)
+            one.server.end_streams_of(principals)
         for face in self.faces:
             face.offered.server.revoke(principals)
 

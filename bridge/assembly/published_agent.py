@@ -80,7 +80,7 @@ class PublishedAgent:
 
     def _tell(self) -> None:
         for card in self._own_cards.values():
-            card.look()
+            card.note_change()
 
 
 def path_of(name: str) -> str:

@@ -93,7 +93,7 @@ async def webhooks_of(
             pace,
             clock,
             webhooks.row_of,
-            gate.shown,
+            gate.filtered,
             tell=tell,
             face=face,
         )

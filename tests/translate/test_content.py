@@ -42,7 +42,7 @@ def seen(result: Any, links: LinkRules, repeated: Repeated = Repeated.BOTH) -> l
     parts_made = parts_from_result(result, links, repeated)
     written = to_json({"parts": [part.to_object() for part in parts_made]})
     active = frozenset({URI}) if links.extension_active else frozenset()
-    parts: list[Any] = from_json(ExtensionFilter(GATED).shown(written, active))["parts"]
+    parts: list[Any] = from_json(ExtensionFilter(GATED).filtered(written, active))["parts"]
     return parts
 
 

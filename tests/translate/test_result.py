@@ -69,7 +69,9 @@ def task_of(result: Any, *, active: bool = True, repeated: Repeated = Repeated.B
         made = task(TaskState.FAILED, message=said(*parts_of_failure(parts), metadata=metadata))
     else:
         made = task(TaskState.COMPLETED, *([artifact(*parts, name="s", metadata=metadata)] if parts else []))
-    shown = ExtensionFilter(GATED).shown(made.to_json(), frozenset(GATED.values()) if active else frozenset())
+    shown = ExtensionFilter(GATED).filtered(
+        made.to_json(), frozenset(GATED.values()) if active else frozenset()
+    )
     return Task.model_validate(from_json(shown))
 
 

@@ -120,7 +120,7 @@ async def fetch_card(
     """
     card_url, _, text = await looked_for(http, url, credentials, guard)
     proof = await _proof(text, card_url, pins)
-    return await _told(found_card(card_url, text, proof=proof), ask_version)
+    return await _with_version(found_card(card_url, text, proof=proof), ask_version)
 
 
 async def _proof(text: bytes, url: str, pins: VerifiesCards | None) -> CardProof | None:
@@ -134,17 +134,17 @@ async def _proof(text: bytes, url: str, pins: VerifiesCards | None) -> CardProof
     return await pins.proof_of(value, where)
 
 
-async def _told(found: FoundCard, ask_version: AskVersion | None) -> FoundCard:
+async def _with_version(card: FoundCard, ask_version: AskVersion | None) -> FoundCard:
     """The card with its version. If the card does not say the version, its agent is asked, provided that it may be."""
-    if not found.is_open or ask_version is None:
-        return found
+    if not card.is_open or ask_version is None:
+        return card
     try:
-        told = await ask_version(found)
+        version = await ask_version(card)
     except UnknownVersionError:
-        if not found.is_readable:
+        if not card.is_readable:
             raise
-        return found
-    return found_card(found.url, found.text, told, found.proof)
+        return card
+    return found_card(card.url, card.text, version, card.proof)
 
 
 def found_card(url: str, text: bytes, told_version: str = "", proof: CardProof | None = None) -> FoundCard:
@@ -156,13 +156,13 @@ def found_card(url: str, text: bytes, told_version: str = "", proof: CardProof |
     """
     where = redacted_url(url)
     value = json_from(text, where) if proof is None else proof.inside
-    told = told_version if told_version in (*VERSIONS.tellable, VERSIONS.current.version) else ""
-    card, deviations = read_card(VERSIONS.card_from(value, url, told), where)
+    known_version = told_version if told_version in (*VERSIONS.tellable, VERSIONS.current.version) else ""
+    card, deviations = read_card(VERSIONS.card_from(value, url, known_version), where)
     if proof is not None and proof.form is CardForm.SDK:
         deviations = ()  # this form of signature leaves out required fields that are empty
-    is_open = not told and VERSIONS.leaves_open(value)
+    is_open = not known_version and VERSIONS.leaves_open(value)
     is_readable = VERSIONS.presumed(url) is not None or VERSIONS.misnames(value)
-    return FoundCard(url, text, card, deviations, told, is_open, is_readable, proof)
+    return FoundCard(url, text, card, deviations, known_version, is_open, is_readable, proof)
 
 
 def card_from(text: bytes, where: str, place: str = "") -> tuple[AgentCard, tuple[str, ...]]:
@@ -256,8 +256,8 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
 
     async def _fetch(self, held: _CachedCard | None) -> _CachedCard:
         known, validators = (held.kept.place, held.kept.validators) if held else ("", {})
-        found = await looked_for(self._http, self.url, self._credentials, self._guard, known, validators)
-        return await self._taken(held, *found)
+        response = await looked_for(self._http, self.url, self._credentials, self._guard, known, validators)
+        return await self._taken(held, *response)
 
     async def _taken(
         self, held: _CachedCard | None, card_url: str, response: httpx2.Response, text: bytes
@@ -271,19 +271,19 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
         proof = await _proof(text, card_url, self._pins)
         known = held and (held.value.url, held.value.text, held.value.proof)
         if held is not None and known == (card_url, text, proof):
-            found = held.value
+            found_now = held.value
         else:
-            found = await _told(found_card(card_url, text, proof=proof), self._ask_version)
-        kept = _StoredCard(
+            found_now = await _with_version(found_card(card_url, text, proof=proof), self._ask_version)
+        stored_card = _StoredCard(
             place=card_url,
-            text=found.text.decode(),
+            text=found_now.text.decode(),
             validators=validators_of(response, held.kept.validators if held else {}),
             fresh_until=time.time() + fresh_seconds(response.headers, self._bounds),
             may_be_stored=may_be_stored(response.headers),
-            told_version=found.told_version,
+            told_version=found_now.told_version,
             proof=self._stored(proof),
         )
-        return CachedValue(kept, found)
+        return CachedValue(stored_card, found_now)
 
     def _stored(self, proof: CardProof | None) -> _StoredProof | None:
         if proof is None or self._pins is None:
@@ -296,17 +296,17 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
             outside=proof.outside,
         )
 
-    def _read(self, kept: _StoredCard) -> FoundCard:
-        stored, pinned = kept.proof, self._pins.mark if self._pins else None
+    def _read(self, stored_card: _StoredCard) -> FoundCard:
+        stored, pinned = stored_card.proof, self._pins.mark if self._pins else None
         if pinned != (stored.pins if stored else None):
-            raise PeerError(f"the card at {redacted_url(kept.place)} was verified by other keys")
+            raise PeerError(f"the card at {redacted_url(stored_card.place)} was verified by other keys")
         proof = CardProof(stored.key_id, stored.form, stored.inside, stored.outside) if stored else None
-        found = found_card(kept.place, kept.text.encode(), kept.told_version, proof)
-        if found.is_open and self._ask_version is not None and not found.is_readable:
+        card = found_card(stored_card.place, stored_card.text.encode(), stored_card.told_version, proof)
+        if card.is_open and self._ask_version is not None and not card.is_readable:
             raise PeerError(
-                f"nobody has asked yet for the version of the agent at {redacted_url(kept.place)}"
+                f"nobody has asked yet for the version of the agent at {redacted_url(stored_card.place)}"
             )
-        return found
+        return card
 
     def _is_news(self, before: FoundCard, now: FoundCard) -> bool:
         return now.text != before.text
@@ -335,7 +335,7 @@ class OwnCard:
         """Whether the names on the card are final: they do not depend on a server that was never reached."""
         return self._settled()
 
-    def look(self) -> None:
+    def note_change(self) -> None:
         """Tell the watchers that the card may have changed."""
         self._news.tell()
 
@@ -356,9 +356,9 @@ class OwnCard:
         known, was_settled = self.cached().text, self.is_settled
         while True:
             news = self._news.next
-            found = self.cached()
-            if (found.text, self.is_settled) != (known, was_settled):
-                known, was_settled = found.text, self.is_settled
-                await on_change(found)
+            card = self.cached()
+            if (card.text, self.is_settled) != (known, was_settled):
+                known, was_settled = card.text, self.is_settled
+                await on_change(card)
             else:
                 await news.wait()

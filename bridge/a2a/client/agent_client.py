@@ -209,7 +209,7 @@ class AgentClient(Performer):
 
     def _prefer(self, transport: Transport) -> None:
         if transport is not self._transports[0]:
-            self._transports = [transport, *(one for one in self._transports if one is not transport)]
+            self._transports = [transport, *(other for other in self._transports if other is not transport)]
 
 
 def http_transports(

@@ -53,7 +53,7 @@ class AgentRefusedError(PeerError):
     """The agent answered with an error."""
 
     def __init__(self, error: ErrorObject) -> None:
-        more = "".join(f"\n  {one.field}: {one.description}" for one in error.violations)
+        more = "".join(f"\n  {violation.field}: {violation.description}" for violation in error.violations)
         super().__init__(f"the agent refused: {error.message} ({error.reason or error.code}){more}")
         self.code = error.code
         self.message = error.message
@@ -205,9 +205,10 @@ def _refusal(error: ErrorObject, text: bytes, response: httpx2.Response) -> Peer
 
 def http_status_error(response: httpx2.Response, text: bytes = b"") -> PeerError:
     """The exception for an HTTP error status without an A2A error, with what the body says."""
-    words, said, again = status_words(response), refusal_words(text, response), retry_after_seconds(response)
-    if said:
-        words = f"{words}: {said}"
+    words, reason = status_words(response), refusal_words(text, response)
+    again = retry_after_seconds(response)
+    if reason:
+        words = f"{words}: {reason}"
     if response.has_redirect_location:
         words = (
             f"{words}: it redirects to {redacted_url(response.headers['location'])}, which is not followed"

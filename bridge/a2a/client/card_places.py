@@ -97,7 +97,9 @@ async def looked_for(
             absent.append(card_url)
             continue
         named = _urls_on(answer[1])
-        if answer[0].status_code == HTTPStatus.NOT_MODIFIED or any(_is_same_place(one, url) for one in named):
+        if answer[0].status_code == HTTPStatus.NOT_MODIFIED or any(
+            _is_same_place(named_url, url) for named_url in named
+        ):
             return card_url, *answer
         if named:
             foreign = f". The card at {redacted_url(card_url)} is of another agent: it does not name this URL"
@@ -125,13 +127,17 @@ def _urls_on(text: bytes) -> list[str]:
         return []
     card = value if isinstance(value, dict) else {}
     lists = [card.get("supportedInterfaces"), card.get("additionalInterfaces")]
-    listed = [card, *(one for several in lists if isinstance(several, list) for one in several)]
-    return [url for one in listed if isinstance(one, dict) and isinstance(url := one.get("url"), str)]
+    listed = [card, *(interface for several in lists if isinstance(several, list) for interface in several)]
+    return [
+        url
+        for interface in listed
+        if isinstance(interface, dict) and isinstance(url := interface.get("url"), str)
+    ]
 
 
-def _is_same_place(one: str, other: str) -> bool:
+def _is_same_place(first: str, other: str) -> bool:
     try:
-        places = [(origin_of(url), url_from(url).path.rstrip("/")) for url in (one, other)]
+        places = [(origin_of(url), url_from(url).path.rstrip("/")) for url in (first, other)]
     except PeerError:
         return False
     return places[0] == places[1]
@@ -207,13 +213,13 @@ async def read_url(
         PeerError: the server cannot be reached, or answers with an error or too many redirects.
     """
     headers = {**validators, HEADER: VERSIONS.current.version, "Accept": "application/json"}
-    asked = OutgoingRequest(
+    request = OutgoingRequest(
         "GET", url, headers, extensions=guarded_by(guard), auth=PeerAuth(url_from(url), credentials)
     )
     for _ in range(_REDIRECTS + 1):
-        async with exchange(http, asked) as response:
+        async with exchange(http, request) as response:
             if response.has_redirect_location:
-                asked = replace(asked, url=_redirect_target(asked.url, response.headers["location"]))
+                request = replace(request, url=_redirect_target(request.url, response.headers["location"]))
                 continue
             if response.status_code in ABSENT or response.headers.get("content-type", "").startswith(_STREAM):
                 return None

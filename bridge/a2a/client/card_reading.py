@@ -85,12 +85,12 @@ class _Left:
         if not isinstance(value, dict):
             return value
         nested: Mapping[str, Callable[[JsonValue], JsonValue]] = {
-            "supportedInterfaces": lambda given: self._each(given, "interface", self._interface),
-            "skills": lambda given: self._each(given, "skill", self._skill),
+            "supportedInterfaces": lambda interfaces: self._each(interfaces, "interface", self._interface),
+            "skills": lambda skills: self._each(skills, "skill", self._skill),
             "capabilities": self._capabilities,
-            "securityRequirements": lambda given: self._each(given, _NEEDED, self._requirement),
+            "securityRequirements": lambda requirements: self._each(requirements, _NEEDED, self._requirement),
             "securitySchemes": self._schemes,
-            "name": lambda given: given,  # without a name it is no card
+            "name": lambda name: name,  # without a name it is no card
         }
         return fields_alone(_CardAsRead, value, nested, self._note)
 
@@ -106,7 +106,11 @@ class _Left:
         read = fields_alone(
             _SkillAsRead,
             value,
-            {"securityRequirements": lambda given: self._each(given, _NEEDED, self._requirement)},
+            {
+                "securityRequirements": lambda requirements: self._each(
+                    requirements, _NEEDED, self._requirement
+                )
+            },
             self._note,
         )
         name = read.get("id") or read.get("name")
@@ -116,7 +120,7 @@ class _Left:
         if not isinstance(value, dict):
             return None
         nested: Mapping[str, Callable[[JsonValue], JsonValue]] = {
-            "extensions": lambda given: self._each(given, "extension", self._extension)
+            "extensions": lambda extensions: self._each(extensions, "extension", self._extension)
         }
         return fields_alone(objects.AgentCapabilities, value, nested, self._note)
 
@@ -142,21 +146,21 @@ class _Left:
     def _schemes(self, value: JsonValue) -> JsonValue:
         if not isinstance(value, dict):
             return None
-        return {name: one for name, one in value.items() if isinstance(one, dict)}
+        return {name: scheme for name, scheme in value.items() if isinstance(scheme, dict)}
 
     def _each(self, value: JsonValue, word: str, read: Callable[[JsonValue], JsonValue]) -> JsonValue:
         """The items of a list that can be read."""
-        kept: list[JsonValue] = []
-        for number, one in enumerate(value if isinstance(value, list) else [value]):
-            mended = read(one)
+        readable: list[JsonValue] = []
+        for number, item in enumerate(value if isinstance(value, list) else [value]):
+            mended = read(item)
             if word == _NEEDED or (mended is not None and _KINDS[word](mended)):
-                kept.append(mended)  # a needed field that cannot be read makes the card invalid
+                readable.append(mended)  # a needed field that cannot be read makes the card invalid
             else:
-                self._add(f"{word} {number + 1} cannot be used and is left out: {shortened_json(one)}")
-        return kept
+                self._add(f"{word} {number + 1} cannot be used and is left out: {shortened_json(item)}")
+        return readable
 
-    def _note(self, name: str, given: JsonValue) -> None:
-        self._add(f"{name} cannot be read and is left out: {shortened_json(given)}")
+    def _note(self, name: str, value: JsonValue) -> None:
+        self._add(f"{name} cannot be read and is left out: {shortened_json(value)}")
 
     def _add(self, words: str) -> None:
         if len(self.out) < _MOST_NOTES:

@@ -138,10 +138,10 @@ class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
     # Reading
 
     async def _fetch(self, held: _CachedCatalog | None) -> _CachedCatalog:
-        kept = await self._read_pages(held.kept.pages if held else ())
+        stored = await self._read_pages(held.kept.pages if held else ())
         # An unchanged catalog is not read again, so its skipped agents are logged only once.
-        is_same = held is not None and _listed(kept) == _listed(held.kept)
-        return CachedValue(kept, held.value if held and is_same else self._read(kept))
+        is_same = held is not None and _listed(stored) == _listed(held.kept)
+        return CachedValue(stored, held.value if held and is_same else self._read(stored))
 
     async def _read_pages(self, before: Sequence[_Page]) -> _StoredCatalog:
         known = {page.place: page for page in before}
@@ -157,7 +157,7 @@ class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
             pages[page_url] = page
             fresh = min(fresh, fresh_seconds(response.headers, self._bounds))
             storable = storable and may_be_stored(response.headers)
-            if sum(len(one.agents) for one in pages.values()) > MOST_AGENTS:
+            if sum(len(page.agents) for page in pages.values()) > MOST_AGENTS:
                 raise PeerError(
                     f"the catalog at {redacted_url(self.url)} lists more than {MOST_AGENTS} agents"
                 )
@@ -166,8 +166,8 @@ class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
                 return _StoredCatalog(pages=tuple(pages.values()), fresh_until=until, may_be_stored=storable)
 
     def _page_url(self, token: str) -> str:
-        asked = {"pageSize": str(PAGE_SIZE), **({"pageToken": token} if token else {})}
-        return str(url_from(self.url).copy_merge_params(asked))
+        query = {"pageSize": str(PAGE_SIZE), **({"pageToken": token} if token else {})}
+        return str(url_from(self.url).copy_merge_params(query))
 
     async def _read_page(self, url: str, known: _Page | None) -> tuple[httpx2.Response, _Page]:
         guard = self.reach.guard(self.url)
@@ -184,31 +184,31 @@ class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
 
     # The agents of the catalog
 
-    def _read(self, kept: _StoredCatalog) -> tuple[CatalogEntry, ...]:
+    def _read(self, stored: _StoredCatalog) -> tuple[CatalogEntry, ...]:
         """The agents that are wanted and may be reached. Wanted agents that may not be reached are logged."""
-        found: dict[str, CatalogEntry] = {}
-        for agent in (agent for agent in _listed(kept) if self._selection.takes(agent.name)):
+        entries: dict[str, CatalogEntry] = {}
+        for agent in (agent for agent in _listed(stored) if self._selection.takes(agent.name)):
             try:
                 entry = CatalogEntry(agent.name, self._card_url(agent.card_url))
             except PeerError as exc:
                 logger.warning("the agent %s is left out: %s", agent.name, exc)
                 continue
-            if found.setdefault(agent.name, entry) != entry:
+            if entries.setdefault(agent.name, entry) != entry:
                 logger.warning("%s lists %s twice; the first one counts", redacted_url(self.url), agent.name)
-        return tuple(found.values())
+        return tuple(entries.values())
 
     def _is_news(self, before: tuple[CatalogEntry, ...], now: tuple[CatalogEntry, ...]) -> bool:
         return now != before
 
-    def _card_url(self, given: str) -> str:
+    def _card_url(self, card_url: str) -> str:
         """The absolute URL of a card that the catalog names.
 
         Raises:
             PeerError: the text is not the URL of a card, or it is a private URL that is not allowed.
         """
-        parsed = url_within(self.url, given).copy_with(fragment=None)
+        parsed = url_within(self.url, card_url).copy_with(fragment=None)
         if parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo:
-            raise PeerError(f"{echoed(redacted_url(given))!r} is not where a card can be read")
+            raise PeerError(f"{echoed(redacted_url(card_url))!r} is not where a card can be read")
         url = str(parsed)
         leads_inside = is_private_host(parsed.host) and not self.reach.is_private
         if leads_inside and not (self._trust.allow_private or origin_of(url) in self._trust.origins):
@@ -235,7 +235,7 @@ def _page_from(text: bytes, url: str, validators: dict[str, str]) -> _Page:
         raise PeerError(
             f"what is at {redacted_url(url)} is not a catalog of agents: it has no list of `agents`"
         )
-    read = [_agent_from(one) for one in agents]
+    read = [_agent_from(agent) for agent in agents]
     if read.count(None):
         nameless = counted(read.count(None), "agent")
         logger.warning("%s lists %s without a name or a URL", redacted_url(url), nameless)
@@ -253,5 +253,5 @@ def _agent_from(value: JsonValue) -> _ListedAgent | None:
     return _ListedAgent(name=name, card_url=card_url) if isinstance(card_url, str) else None
 
 
-def _listed(kept: _StoredCatalog) -> list[_ListedAgent]:
-    return [agent for page in kept.pages for agent in page.agents]
+def _listed(stored: _StoredCatalog) -> list[_ListedAgent]:
+    return [agent for page in stored.pages for agent in page.agents]

@@ -84,10 +84,10 @@ class AppliedCredentials:
 
     def request_headers(self) -> dict[str, str]:
         """The headers. All cookies are in one header."""
-        given = next((name for name in self.headers if name.lower() == "cookie"), "Cookie")
+        cookie_header = next((name for name in self.headers if name.lower() == "cookie"), "Cookie")
         cookies = [f"{name}={value}" for name, value in self.cookies.items()]
-        cookies = [*filter(None, [self.headers.get(given)]), *cookies]
-        return {**self.headers, **({given: "; ".join(cookies)} if cookies else {})}
+        cookies = [*filter(None, [self.headers.get(cookie_header)]), *cookies]
+        return {**self.headers, **({cookie_header: "; ".join(cookies)} if cookies else {})}
 
 
 @dataclass(frozen=True)
@@ -131,9 +131,9 @@ def agent_credentials(card: AgentCard, credentials: Credentials) -> CredentialsS
 
 
 def _token_credentials(card: AgentCard, credentials: Credentials, tokens: TokenSource) -> CredentialsSource:
-    one, other = (_applied(card, replace(credentials, bearer=token)) for token in "12")
-    if one == other:  # the card takes another credential, or none
-        return fixed_credentials(one)
+    first, other = (_applied(card, replace(credentials, bearer=token)) for token in "12")
+    if first == other:  # the card takes another credential, or none
+        return fixed_credentials(first)
     return TokenCredentials(tokens, lambda token: _applied(card, replace(credentials, bearer=token.value)))
 
 
@@ -152,15 +152,15 @@ def apply_credentials(card: AgentCard, credentials: Credentials) -> AppliedCrede
         CredentialsMissingError: no alternative is satisfied. The message names each missing scheme, and why.
         UsageError: an API key is configured, and the card does not say where it goes.
     """
-    alternatives = [tuple(one.schemes) for one in card.security_requirements or ()]
+    alternatives = [tuple(requirement.schemes) for requirement in card.security_requirements or ()]
     lacks: list[str] = []
     chosen: tuple[_Placed, ...] | None = None if alternatives else _unasked(card, credentials)
     # The empty alternative comes last: authenticated access is better than anonymous access.
     for names in sorted(alternatives, key=lambda names: not names):
-        found = [_placed(card, name, credentials) for name in names]
-        missing = [one for one in found if isinstance(one, str)]
+        outcomes = [_placed(card, name, credentials) for name in names]
+        missing = [outcome for outcome in outcomes if isinstance(outcome, str)]
         if not missing:
-            chosen = tuple(one for one in found if isinstance(one, _Placed))
+            chosen = tuple(outcome for outcome in outcomes if isinstance(outcome, _Placed))
             break
         lacks.append(" and ".join(missing))
     if chosen is None:
@@ -175,14 +175,14 @@ def apply_credentials(card: AgentCard, credentials: Credentials) -> AppliedCrede
 
 
 def _at(where: str, placed: Iterable[_Placed]) -> dict[str, str]:
-    return {one.name: one.value for one in placed if one.where == where}
+    return {credential.name: credential.value for credential in placed if credential.where == where}
 
 
 def _unasked(card: AgentCard, credentials: Credentials) -> tuple[_Placed, ...]:
     """The configured credentials for a card that requires none: those for its declared schemes, and the token."""
     declared = [_placed(card, name, credentials) for name in card.security_schemes or ()]
-    placed = [one for one in declared if isinstance(one, _Placed) and one.value]
-    if credentials.api_key and not any(one.value == credentials.api_key for one in placed):
+    placed = [credential for credential in declared if isinstance(credential, _Placed) and credential.value]
+    if credentials.api_key and not any(credential.value == credentials.api_key for credential in placed):
         raise UsageError(
             f"{card.name} does not say where its API key goes: give the key as a header of that agent"
         )

@@ -95,9 +95,9 @@ class FoldedTask:
             self._artifact_bytes += weight - (0 if payload.append else held)
         elif isinstance(payload, Task):
             artifacts = task.artifacts or ()
-            self._artifacts = dict.fromkeys((one.artifact_id for one in artifacts), 0)
-            for one in artifacts:
-                self._artifacts[one.artifact_id] += _weight_of_artifact(one)
+            self._artifacts = dict.fromkeys((artifact.artifact_id for artifact in artifacts), 0)
+            for artifact in artifacts:
+                self._artifacts[artifact.artifact_id] += _weight_of_artifact(artifact)
             self._artifact_bytes = sum(self._artifacts.values())
         if isinstance(payload, Task | TaskStatusUpdateEvent):
             message = task.status.message
@@ -109,20 +109,20 @@ class FoldedTask:
         """The task with as many of its newest messages as fit."""
         history, last = task.history or (), task.status.message
         left = self._limit_bytes - self._artifact_bytes - self._other_bytes
-        share, kept = min(left, self._limit_bytes // _SHARE_OF_MESSAGES), dict[int, int]()
+        share, weights = min(left, self._limit_bytes // _SHARE_OF_MESSAGES), dict[int, int]()
         for message in reversed(history[-_MOST_MESSAGES:]):
             known = self._messages.get(id(message))
-            kept[id(message)] = weight = weight_of_message(message) if known is None else known
+            weights[id(message)] = weight = weight_of_message(message) if known is None else known
             if message is last:
                 continue
             share -= weight
             if weight > left:
                 raise TaskTooLargeError
-            if share < 0 and len(kept) > 1:
-                del kept[id(message)]
+            if share < 0 and len(weights) > 1:
+                del weights[id(message)]
                 break
-        self._messages = kept
-        first = len(history) - len(kept)
+        self._messages = weights
+        first = len(history) - len(weights)
         return task.changed(history=history[first:]) if first else task
 
 
@@ -183,8 +183,11 @@ def folded(task: Task, event: StreamResponse) -> Task:
     nothing."""
     if event.status_update is not None and event.status_update.task_id == task.id:
         task = _with_words_in_history(task)
-    if event.message is not None and (said := _gone_on(task.history or (), event.message)) is not None:
-        return task.changed(history=said)
+    if (
+        event.message is not None
+        and (grown_history := _gone_on(task.history or (), event.message)) is not None
+    ):
+        return task.changed(history=grown_history)
     event = _with_what_goes_on(task, event)
     try:
         return apply_event(task, event)
@@ -228,7 +231,7 @@ def joined_message(message: Message, more: Message) -> Message:
 def with_pieces_joined(task: Task) -> Task:
     """The task with the pieces of each message in its history joined."""
     history = task.history or ()
-    if all(one.message_id != other.message_id for one, other in pairwise(history)):
+    if all(message.message_id != other.message_id for message, other in pairwise(history)):
         return task
     joined: list[Message] = []
     for message in history:
@@ -257,8 +260,8 @@ def more_complete(heard: Task, read: Task) -> Task:
         read = read.changed(status=read.status.changed(message=heard.status.message))
     if read.artifacts or read.status.message or read.status.state is not heard.status.state:
         return read
-    told = any(message.role is Role.AGENT for message in read.history or ())
-    return heard.changed(history=read.history) if told else heard
+    has_answer = any(message.role is Role.AGENT for message in read.history or ())
+    return heard.changed(history=read.history) if has_answer else heard
 
 
 def weight_of_message(message: Message) -> int:
@@ -296,7 +299,7 @@ def _with_what_goes_on(task: Task, event: StreamResponse) -> StreamResponse:
                 marked = new.changed(parts=(_going_on(first), *others))
                 return StreamResponse(artifact_update=update.changed(artifact=marked))
         case Task(artifacts=artifacts) as snapshot if known and artifacts:
-            kept = tuple(_marked_as(one, known.get(one.artifact_id, ())) for one in artifacts)
+            kept = tuple(_marked_as(artifact, known.get(artifact.artifact_id, ())) for artifact in artifacts)
             return StreamResponse(task=snapshot.changed(artifacts=kept))
     return event
 

@@ -237,7 +237,7 @@ class _Following:
         pauses = self._pace.pauses()
         while True:
             before = self.task
-            if must_look and self._has_settled(task := await self._look(task_id)):
+            if must_look and self._has_settled(task := await self._read_task(task_id)):
                 return task
             must_look = True
             if self._can_subscribe:
@@ -326,8 +326,8 @@ class _Following:
         if task.status.state in SETTLED:
             self._is_whole = False
             return self.take(StreamResponse(task=task))
-        given = tuple(part for artifact in self.task.artifacts or () for part in artifact.parts)
-        return reply.changed(parts=(*given, *reply.parts)) if given else reply
+        given_parts = tuple(part for artifact in self.task.artifacts or () for part in artifact.parts)
+        return reply.changed(parts=(*given_parts, *reply.parts)) if given_parts else reply
 
     def take(self, event: StreamResponse) -> Task | Message | None:
         """Take an event. Returns the reply so far if the event is a Message without a task, or if the task has settled;
@@ -354,8 +354,8 @@ class _Following:
             event = StreamResponse(message=payload.changed(task_id=self.task.id))
         has_begun = self.task is not None
         task = self._gather(event)
-        if not has_begun and (said := self._said.message) is not None:  # this message came before the task
-            task = self._gather(StreamResponse(message=said.changed(task_id=task.id)))
+        if not has_begun and (message := self._said.message) is not None:  # this message came before the task
+            task = self._gather(StreamResponse(message=message.changed(task_id=task.id)))
         if not is_named and task.id != UNNAMED:
             self._listener.on_task(task.id)
         self._listener.on_event(event)
@@ -367,7 +367,7 @@ class _Following:
     def _has(self, artifact: Artifact) -> bool:
         """Whether the task has an artifact with this id and other content."""
         known = self.task.artifacts if self.task else None
-        return any(one.artifact_id == artifact.artifact_id and one != artifact for one in known or ())
+        return any(other.artifact_id == artifact.artifact_id and other != artifact for other in known or ())
 
     def _gather(self, event: StreamResponse) -> Task:
         """Fold an event into the known task.
@@ -391,9 +391,9 @@ class _Following:
         self._is_doubted = False
         async with anyio.create_task_group() as group:
             group.start_soon(self._doubt, task_id, group.cancel_scope)
-            found = await self._subscribed(task_id)
+            state = await self._subscribed(task_id)
             group.cancel_scope.cancel()
-            return None if self._is_doubted and not found else found
+            return None if self._is_doubted and not state else state
         return None
 
     async def _doubt(self, task_id: str, listening: anyio.CancelScope) -> None:
@@ -423,7 +423,7 @@ class _Following:
             self._can_subscribe = is_transient(exc)
             return False if self._can_subscribe else None
 
-    async def _look(self, task_id: str) -> Task:
+    async def _read_task(self, task_id: str) -> Task:
         """Read the task, and retry while its agent is out of reach.
 
         Raises:

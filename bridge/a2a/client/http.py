@@ -263,7 +263,7 @@ def refusal_words(text: bytes, response: httpx2.Response) -> str:
     if not words and media_type in ("", "text/plain") and not head.lstrip().startswith(b"<"):
         words = head.decode("utf-8", "replace")
     words = without_credentials(words, response.request)
-    line = " ".join("".join(one if one.isprintable() else " " for one in words).split())
+    line = " ".join("".join(character if character.isprintable() else " " for character in words).split())
     return line if len(line) <= _MOST_WORDS else f"{line[: _MOST_WORDS - 4]} ..."
 
 
@@ -276,7 +276,9 @@ def without_credentials(words: str, request: httpx2.Request) -> str:
     """A text of a peer, with the request's credentials removed. Some peers repeat them, and callers read the text."""
     shown = [value for name, value in request.headers.items() if _SECRET_HEADER.search(name)]
     shown += [value for name, value in request.url.params.items() if _SECRET_HEADER.search(name)]
-    secrets = {one for value in shown for one in (value, value.rpartition(" ")[2], value.rpartition("=")[2])}
+    secrets = {
+        secret for value in shown for secret in (value, value.rpartition(" ")[2], value.rpartition("=")[2])
+    }
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _LONG_ENOUGH:
             words = words.replace(secret, "***")
@@ -288,21 +290,21 @@ def _words_in(value: JsonValue, depth: int = 4) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list):
-        return "; ".join(filter(None, (_words_in(one, depth - 1) for one in value[:5]))) if depth else ""
+        return "; ".join(filter(None, (_words_in(item, depth - 1) for item in value[:5]))) if depth else ""
     if not isinstance(value, dict) or not depth:
         return ""
-    said = [words for name in _WORDS if (words := _words_in(value.get(name), depth - 1))]
-    return ": ".join(dict.fromkeys(reversed(said[:2]))) if value.get("title") else next(iter(said), "")
+    reasons = [words for name in _WORDS if (words := _words_in(value.get(name), depth - 1))]
+    return ": ".join(dict.fromkeys(reversed(reasons[:2]))) if value.get("title") else next(iter(reasons), "")
 
 
 def retry_after_seconds(response: httpx2.Response) -> float:
     """How long a peer asks the client to wait: in seconds, or until a date (RFC 9110 section 10.2.3); 0 if it does not
     say."""
-    said = response.headers.get("retry-after", "").strip()
-    if said.isdecimal() and said.isascii():
-        return float(said[:9])
+    retry_after = response.headers.get("retry-after", "").strip()
+    if retry_after.isdecimal() and retry_after.isascii():
+        return float(retry_after[:9])
     with suppress(ValueError, TypeError, OverflowError):
-        at = parsedate_to_datetime(said)
+        at = parsedate_to_datetime(retry_after)
         at = at if at.tzinfo else at.replace(tzinfo=UTC)
         return max(0.0, (at - datetime.now(UTC)).total_seconds())
     return 0.0

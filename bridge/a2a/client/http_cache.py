@@ -145,7 +145,7 @@ class CachedResource(ABC, Generic[KeptT, ValueT]):
         """
 
     @abstractmethod
-    def _read(self, kept: KeptT) -> ValueT:
+    def _read(self, stored: KeptT) -> ValueT:
         """The value of a stored response.
 
         Raises:
@@ -163,9 +163,9 @@ class CachedResource(ABC, Generic[KeptT, ValueT]):
         return self._held.value if self._held else None
 
     def _held_in(self, file: Path) -> CachedValue[KeptT, ValueT] | None:
-        kept = self.kept_type.read(file)
+        stored = self.kept_type.read(file)
         try:
-            return CachedValue(kept, self._read(kept)) if kept else None
+            return CachedValue(stored, self._read(stored)) if stored else None
         except PeerError as exc:
             logger.debug("%s is passed over: %s", file, exc)
         except Exception:  # a file that stopped one run of the process must not stop the next
@@ -242,9 +242,9 @@ def fresh_seconds(headers: httpx2.Headers, bounds: FreshnessBounds) -> float:
     seconds = 0.0
     if _NO_CACHE.search(directives) or _NO_STORE.search(directives):
         pass
-    elif found := _MAX_AGE.search(directives):
+    elif max_age := _MAX_AGE.search(directives):
         age = headers.get("age", "")
-        seconds = float(found[1]) - (float(age) if age.isdecimal() else 0)
+        seconds = float(max_age[1]) - (float(age) if age.isdecimal() else 0)
     elif "expires" in headers:
         with suppress(ValueError, TypeError):
             until = parsedate_to_datetime(headers["expires"]).timestamp()
@@ -257,10 +257,10 @@ def validators_of(
     response: httpx2.Response, known: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
     """The conditional headers for the next request. A 304 keeps the known ones."""
-    given = {asked: response.headers.get(got, "") for got, asked in _VALIDATORS.items()}
+    validators = {name: response.headers.get(got, "") for got, name in _VALIDATORS.items()}
     # A value that cannot be sent as a header is left out.
     new = {
-        asked: value for asked, value in given.items() if value and value.isascii() and value.isprintable()
+        name: value for name, value in validators.items() if value and value.isascii() and value.isprintable()
     }
     return {**known, **new} if response.status_code == HTTPStatus.NOT_MODIFIED else new
 

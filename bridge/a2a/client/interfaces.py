@@ -63,16 +63,23 @@ def interfaces_of(
     Raises:
         PeerError: there is no such interface. The message says what the card offers.
     """
-    versioned = [(one, one.protocol_version) for one in card.supported_interfaces]
+    versioned = [(interface, interface.protocol_version) for interface in card.supported_interfaces]
     spoken = _spoken(versioned, versions)
     if not spoken and versions.is_told:
-        told = versions.current
-        spoken = _spoken([(one, told.version) for one, _ in versioned], versions) or _spoken(
-            [(one.changed(protocol_binding=told.bindings[0]), told.version) for one, _ in versioned], versions
+        dialect = versions.current
+        spoken = _spoken([(interface, dialect.version) for interface, _ in versioned], versions) or _spoken(
+            [
+                (interface.changed(protocol_binding=dialect.bindings[0]), dialect.version)
+                for interface, _ in versioned
+            ],
+            versions,
         )
     if spoken:
         return spoken
-    offered = ", ".join(f"{one.protocol_binding} {one.protocol_version}" for one in card.supported_interfaces)
+    offered = ", ".join(
+        f"{interface.protocol_binding} {interface.protocol_version}"
+        for interface in card.supported_interfaces
+    )
     speaks = " and ".join(BINDINGS)
     raise PeerError(
         f"{card.name} offers {offered}, and this client speaks {speaks} {', '.join(versions.names)}"
@@ -83,10 +90,10 @@ def _spoken(
     versioned: Iterable[tuple[AgentInterface, str]], versions: Versions
 ) -> tuple[tuple[AgentInterface, Dialect], ...]:
     return tuple(
-        (one, dialect)
-        for one, version in versioned
-        if one.protocol_binding.upper() in BINDINGS
-        and (dialect := versions.find(version, one.protocol_binding)) is not None
+        (interface, dialect)
+        for interface, version in versioned
+        if interface.protocol_binding.upper() in BINDINGS
+        and (dialect := versions.find(version, interface.protocol_binding)) is not None
     )
 
 
@@ -101,9 +108,10 @@ def permitted_interfaces(
         PeerError: no interface is left. The message says why the first one may not be called, and how to allow it.
     """
     spoken = tuple(
-        (reachable(found, one, trust), dialect) for one, dialect in interfaces_of(found.card, versions)
+        (reachable(found, interface, trust), dialect)
+        for interface, dialect in interfaces_of(found.card, versions)
     )
-    refusals = [_refusal(found, one.url, trust, has_credentials) for one, _ in spoken]
+    refusals = [_refusal(found, interface.url, trust, has_credentials) for interface, _ in spoken]
     if all(refusals):
         raise PeerError(refusals[0] or "")
     permitted = [pair for pair, refusal in zip(spoken, refusals, strict=True) if not refusal]
@@ -135,15 +143,15 @@ def reachable(found: FoundCard, interface: AgentInterface, trust: Trust) -> Agen
 def address_notes(found: FoundCard, trust: Trust) -> tuple[str, ...]:
     """A note for each interface that is called at another address than the card names."""
     notes = []
-    for one in found.card.supported_interfaces:
+    for interface in found.card.supported_interfaces:
         try:
-            called = reachable(found, one, trust).url
+            called = reachable(found, interface, trust).url
         except PeerError:
             continue  # no URL
-        if called != one.url:
+        if called != interface.url:
             notes.append(
-                f"it says to call {redacted_url(one.url)}, which leads to this machine from here, and is called at "
-                f"{redacted_url(called)}"
+                f"it says to call {redacted_url(interface.url)}, which leads to this machine from here, and is "
+                f"called at {redacted_url(called)}"
             )
     return tuple(notes)
 

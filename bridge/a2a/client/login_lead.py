@@ -63,8 +63,8 @@ async def login_lead(login_config: LoginConfig, seconds: float) -> LoginLead | N
         certified = fixed_credentials(PeerCredentials(tls=login_config.tls))
         auth = PeerAuth(login_config.url, certified)
         if login_config.kind == "catalogs":
-            asked = OutgoingRequest("GET", login_config.url, auth=auth)
-            return LoginLead(login_config.url, await _challenge(http, asked, guard))
+            request = OutgoingRequest("GET", login_config.url, auth=auth)
+            return LoginLead(login_config.url, await _challenge(http, request, guard))
         try:
             found = await fetch_card(http, login_config.url, certified, guard)
         except PeerError as exc:
@@ -73,21 +73,21 @@ async def login_lead(login_config: LoginConfig, seconds: float) -> LoginLead | N
             if not isinstance(exc, NoCardError):
                 raise
             # The card itself may require a token. The refusal then says where to get it.
-            asked = OutgoingRequest("GET", candidate_card_urls(login_config.url)[0], auth=auth)
-            challenge = await _challenge(http, asked, guard)
+            request = OutgoingRequest("GET", candidate_card_urls(login_config.url)[0], auth=auth)
+            challenge = await _challenge(http, request, guard)
             if not challenge and not login_config.issuer:
                 raise
             return LoginLead(agent_url(login_config.url), challenge)
         return await _lead_of(found, http, login_config, reach, auth)
 
 
-async def _challenge(http: httpx2.AsyncClient, asked: OutgoingRequest, guard: AddressGuard | None) -> str:
+async def _challenge(http: httpx2.AsyncClient, request: OutgoingRequest, guard: AddressGuard | None) -> str:
     """The challenge in a peer's answer to a request without a token; empty if the peer does not refuse the request."""
-    async with exchange(http, replace(asked, extensions=guarded_by(guard))) as response:
+    async with exchange(http, replace(request, extensions=guarded_by(guard))) as response:
         if response.status_code != _UNAUTHORIZED:
             return ""
-        told: str = response.headers.get("www-authenticate", "")
-        return told
+        challenge: str = response.headers.get("www-authenticate", "")
+        return challenge
 
 
 async def _lead_of(
@@ -103,10 +103,10 @@ async def _lead_of(
     except PeerError:  # no token may go to this agent, so it is not asked for a challenge
         return _said_by(found.card, agent_url(login_config.url), "")
     params = dialect.params_of(GET_TASK, _NOBODYS_TASK)
-    asked = binding_of(interface, dialect, DEFAULT_MAX_VALUES).request(GET_TASK, params)
-    headers = {**asked.headers, **({VERSION_HEADER: dialect.version} if dialect.says_version else {})}
-    guard = interface_guard(found, asked.url, reach)
-    challenge = await _challenge(http, replace(asked, headers=headers, auth=auth), guard)
+    request = binding_of(interface, dialect, DEFAULT_MAX_VALUES).request(GET_TASK, params)
+    headers = {**request.headers, **({VERSION_HEADER: dialect.version} if dialect.says_version else {})}
+    guard = interface_guard(found, request.url, reach)
+    challenge = await _challenge(http, replace(request, headers=headers, auth=auth), guard)
     return _said_by(found.card, interface.url, challenge)
 
 

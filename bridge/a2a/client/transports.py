@@ -203,7 +203,7 @@ class HttpTransport(Transport):
             answer = dialect.answer_from(operation, value, reading)
         except ValidationError as exc:
             raise self._no_answer(operation.answer.__name__, exc) from exc
-        self._tell(reading)
+        self._log_faults(reading)
         return answer
 
     async def _value(
@@ -215,7 +215,7 @@ class HttpTransport(Transport):
         while unread := self._binding.dialect.unread(operation, params, value):
             assert isinstance(value, dict)
             try:
-                read = {name: await self._value(*asked, reading, hop) for name, asked in unread.items()}
+                read = {name: await self._value(*request, reading, hop) for name, request in unread.items()}
             except LoginNeededError as exc:  # the agent has accepted the operation
                 raise PeerError(str(exc)) from exc
             value = {**value, **read}
@@ -259,7 +259,7 @@ class HttpTransport(Transport):
                             raise
                         reading.note(str(exc))
                         events = ()
-                    self._tell(reading)
+                    self._log_faults(reading)
                     for event in events:
                         has_begun = True
                         yield event
@@ -278,10 +278,10 @@ class HttpTransport(Transport):
         chunks = response.aiter_bytes()
         while chunk := await self._chunk(chunks, silence_seconds):
             try:
-                found = [event.data for event in events.feed(chunk)]
+                texts = [event.data for event in events.feed(chunk)]
             except ValueError as exc:
                 raise PeerError(f"{self} sent {exc}") from exc
-            for text in found:
+            for text in texts:
                 silence_seconds = self._terms.deadlines.silence_seconds
                 if text and not text.isspace():  # some agents keep a stream alive by empty data
                     yield text
@@ -320,8 +320,8 @@ class HttpTransport(Transport):
         if terms.extensions:
             parameters[binding.dialect.extensions_header] = ", ".join(terms.extensions)
         headers = {**traced, **parameters, **outgoing.headers, "Accept": accept}
-        asked = replace(outgoing, headers=headers, extensions=extensions, auth=self._auth)
-        async with self._redirected_once(asked) as response:
+        request = replace(outgoing, headers=headers, extensions=extensions, auth=self._auth)
+        async with self._redirected_once(request) as response:
             is_unauthorized = response.status_code == 401
             if is_unauthorized or response.is_success:
                 terms.on_refusal(status_words(response) if is_unauthorized else "")
@@ -337,18 +337,18 @@ class HttpTransport(Transport):
             yield response
 
     @asynccontextmanager
-    async def _redirected_once(self, asked: OutgoingRequest) -> AsyncIterator[httpx2.Response]:
+    async def _redirected_once(self, request: OutgoingRequest) -> AsyncIterator[httpx2.Response]:
         """The response to a request. One redirect (307, 308) within the origin is followed, since servers add or remove
         a slash at the end of a path in this way. Credentials and messages never go to another origin."""
-        async with exchange(self._http, asked) as response:
-            target = _within_origin(asked.url, response)
+        async with exchange(self._http, request) as response:
+            target = _within_origin(request.url, response)
             if target is None:
                 yield response
                 return
-        async with exchange(self._http, replace(asked, url=target)) as response:
+        async with exchange(self._http, replace(request, url=target)) as response:
             yield response
 
-    def _tell(self, reading: ExchangeReading) -> None:
+    def _log_faults(self, reading: ExchangeReading) -> None:
         """Log the faults in an answer, each only once per agent."""
         for note in reading.notes if reading.notes else ():
             if note not in self._told:

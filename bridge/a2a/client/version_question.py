@@ -52,17 +52,17 @@ async def _version_told(http: httpx2.AsyncClient, options: ClientOptions, found:
             answer = json_from(text, str(transport), options.json_values)
         if (version := VERSIONS.told_by(status, answer)) is not None:
             return version
-        said = f": {shortened_json(answer)}" if isinstance(answer, dict) else ""
-        answered = f"answered a message without content with HTTP {status}{said}"
+        content = f": {shortened_json(answer)}" if isinstance(answer, dict) else ""
+        answered = f"answered a message without content with HTTP {status}{content}"
     raise _unknown(found, options, answered)
 
 
 def _unknown(found: FoundCard, options: ClientOptions, answered: str) -> UnknownVersionError:
     versions = VERSIONS.tellable
     if options.trust.on_command_line:
-        hint = f"give {' or '.join(f'--dialect {one}' for one in versions)}"
+        hint = f"give {' or '.join(f'--dialect {version}' for version in versions)}"
     else:
-        keys = " or ".join(f'`dialect = "{one}"`' for one in versions)
+        keys = " or ".join(f'`dialect = "{version}"`' for version in versions)
         hint = f"write {keys} into its table [agents.NAME]"
     return UnknownVersionError(
         f"the card at {redacted_url(found.url)} does not say which version of A2A its agent speaks, as it should "

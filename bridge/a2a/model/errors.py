@@ -115,18 +115,18 @@ class A2AError(Exception):
 
     def spelled(self, spellings: Mapping[str, str]) -> A2AError:
         """The error with its names spelled as in another version."""
-        changed = {name: said for name, said in spellings.items() if said != name}
+        changed = {name: spelling for name, spelling in spellings.items() if spelling != name}
         if not changed:
             return self
         longest_first = sorted(changed, key=len, reverse=True)
-        found = re.compile("|".join(map(re.escape, longest_first)))
+        pattern = re.compile("|".join(map(re.escape, longest_first)))
 
         def respelled(text: str) -> str:
-            return found.sub(lambda match: changed[match[0]], text)
+            return pattern.sub(lambda match: changed[match[0]], text)
 
         violations = [
-            Violation(changed.get(one.field, one.field), respelled(one.description))
-            for one in self.violations
+            Violation(changed.get(violation.field, violation.field), respelled(violation.description))
+            for violation in self.violations
         ]
         return A2AError(
             self.kind,
@@ -166,22 +166,22 @@ def invalid_params(*violations: Violation, names: Sequence[str] = ()) -> A2AErro
     first = violations[0]
     rest = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
     message = f"Invalid parameters: {first.field or 'params'}: {first.description}{rest}"
-    fields = [one.field for one in violations if one.field]
+    fields = [violation.field for violation in violations if violation.field]
     return A2AError(INVALID_PARAMS, message, violations=violations, names=(*fields, *names))
 
 
 def violations_from(error: ValidationError) -> tuple[Violation, ...]:
     """The violations of a validation error, field by field, without the invalid values."""
     errors = error.errors(include_url=False, include_context=False, include_input=False)
-    inner = {found["loc"][:depth] for found in errors for depth in range(len(found["loc"]))}
+    inner = {error["loc"][:depth] for error in errors for depth in range(len(error["loc"]))}
     return tuple(
         Violation(
-            ".".join(str(step) for step in found["loc"]),
-            found["msg"].removeprefix("Value error, "),
+            ".".join(str(step) for step in error["loc"]),
+            error["msg"].removeprefix("Value error, "),
         )
-        for found in errors
+        for error in errors
         # pydantic does not count invalid items, so it also reports an array of only invalid items as too short.
-        if not (found["type"] == "too_short" and found["loc"] in inner)
+        if not (error["type"] == "too_short" and error["loc"] in inner)
     )
 
 

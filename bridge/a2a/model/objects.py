@@ -68,9 +68,9 @@ def _moment(text: str) -> int:
     """See `milliseconds`; cached because many events come in one second."""
     if not _TIMESTAMP.fullmatch(text):
         raise ValueError("not an RFC 3339 time such as 2026-01-31T12:00:00.000Z")
-    found = round(datetime.fromisoformat(text.upper()).timestamp() * 1000)
-    _second(found // 1000)
-    return found
+    at_ms = round(datetime.fromisoformat(text.upper()).timestamp() * 1000)
+    _second(at_ms // 1000)
+    return at_ms
 
 
 def _checked_base64(text: str) -> str:
@@ -224,8 +224,8 @@ class Part(Model):
         elif held == ["data"] and self.data is None and not named.isdisjoint(_KINDS):
             held = []  # all four fields are null
         if len(held) != 1:
-            found = " and ".join(held) or "none of them"
-            raise ValueError(f"a part holds exactly one of text, raw, url and data; found {found}")
+            names = " and ".join(held) or "none of them"
+            raise ValueError(f"a part holds exactly one of text, raw, url and data; found {names}")
         return self
 
     def _without_empty(self, held: list[PartKind]) -> list[PartKind]:

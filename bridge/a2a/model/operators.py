@@ -178,8 +178,8 @@ def _withheld_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
 def _withheld_metadata(metadata: JsonObject | None, fields: Mapping[str, object] | None) -> JsonObject | None:
     """Metadata without contents. The names of withheld metadata stay, and so do the names of fields that A2A does not
     have."""
-    kept = {key: value for key, value in (metadata or {}).items() if key in _OPEN}
+    public = {key: value for key, value in (metadata or {}).items() if key in _OPEN}
     closed = [*(key for key in metadata or {} if key not in _OPEN), *(fields or {})]
     if closed:
-        return {**kept, WITHHELD: [*closed]}
-    return None if metadata is None else kept
+        return {**public, WITHHELD: [*closed]}
+    return None if metadata is None else public

@@ -32,11 +32,11 @@ def fraction_in(metadata: JsonValue) -> float | None:
 
 def with_fraction(metadata: JsonValue, fraction: JsonValue) -> JsonValue:
     """The metadata with the progress of a task, if it lacks the progress and the task has some."""
-    said = metadata if isinstance(metadata, dict) else {}
-    if PROGRESS in said or not _is_number(fraction) or not 0 < fraction < 1:
+    members = metadata if isinstance(metadata, dict) else {}
+    if PROGRESS in members or not _is_number(fraction) or not 0 < fraction < 1:
         return metadata
     numbers: JsonObject = {"progress": fraction, "total": 1}
-    return {**said, PROGRESS: numbers}
+    return {**members, PROGRESS: numbers}
 
 
 def _is_number(value: JsonValue) -> TypeGuard[float]:

@@ -60,11 +60,11 @@ class Moment(NamedTuple):
 
     def to_object(self) -> JsonObject:
         """The moment as JSON, without empty fields."""
-        told: JsonObject = {"what": self.kind.value}
+        members: JsonObject = {"what": self.kind.value}
         if self.at_ms is not None:
-            told["at"] = timestamp(self.at_ms)
+            members["at"] = timestamp(self.at_ms)
         texts = {name: getattr(self, name) for name in _TEXTS}
-        return {**told, **{name: text for name, text in texts.items() if text}}
+        return {**members, **{name: text for name, text in texts.items() if text}}
 
 
 _TEXTS: Final = ("state", "by", "peer", "trace", "message")
@@ -81,8 +81,8 @@ class Timeline(NamedTuple):
 
     def to_object(self) -> JsonObject:
         """The timeline as JSON: the value of `MOMENTS`."""
-        told: JsonObject = {"moments": [one.to_object() for one in self.moments]}
-        return {**told, "leftOut": self.left_out} if self.left_out else told
+        members: JsonObject = {"moments": [moment.to_object() for moment in self.moments]}
+        return {**members, "leftOut": self.left_out} if self.left_out else members
 
     @property
     def place_left_out(self) -> int | None:
@@ -92,40 +92,42 @@ class Timeline(NamedTuple):
 
 def timeline_of(task: Task) -> Timeline:
     """The timeline of a task: from the moments in its metadata if there are any, else from its history and status."""
-    told = (task.metadata or {}).get(MOMENTS)
-    if isinstance(told, dict):
-        return timeline_from(told)
+    timeline = (task.metadata or {}).get(MOMENTS)
+    if isinstance(timeline, dict):
+        return timeline_from(timeline)
     return Timeline(tuple(_derived_moments(task)), is_recorded=False)
 
 
-def timeline_from(told: JsonObject) -> Timeline:
+def timeline_from(value: JsonObject) -> Timeline:
     """A timeline from its JSON. Invalid moments are skipped, since any agent may have written the JSON."""
-    listed, left_out = told.get("moments"), told.get("leftOut")
-    moments = (_moment_from(one) for one in (listed if isinstance(listed, list) else ()))
+    listed, left_out = value.get("moments"), value.get("leftOut")
+    moments = (_moment_from(value) for value in (listed if isinstance(listed, list) else ()))
     number = left_out if isinstance(left_out, int) and left_out > 0 else 0
-    return Timeline(tuple(one for one in moments if one is not None), number)
+    return Timeline(tuple(moment for moment in moments if moment is not None), number)
 
 
-def _moment_from(told: JsonValue) -> Moment | None:
-    if not isinstance(told, dict):
+def _moment_from(value: JsonValue) -> Moment | None:
+    if not isinstance(value, dict):
         return None
     try:
-        kind, at = MomentKind(str(told.get("what"))), told.get("at")
+        kind, at = MomentKind(str(value.get("what"))), value.get("at")
         at_ms = milliseconds(at) if isinstance(at, str) else None
     except ValueError:
         return None
-    texts = {name: text for name in _TEXTS if isinstance(text := told.get(name), str)}
+    texts = {name: text for name in _TEXTS if isinstance(text := value.get(name), str)}
     return Moment(kind, at_ms, **texts)
 
 
 def _derived_moments(task: Task) -> Iterator[Moment]:
     """The moments that the history and the status of a task show."""
-    asked, first = task.status.message, True
+    question, first = task.status.message, True
     for message in task.history or ():
         if message.role is Role.USER:
             yield Moment(MomentKind.RECEIVED if first else MomentKind.MESSAGE, message=message.message_id)
             first = False
-        elif asked is None or message.message_id != asked.message_id:
+        elif question is None or message.message_id != question.message_id:
             yield Moment(MomentKind.SAID, message=message.message_id)
     at_ms = milliseconds(task.status.timestamp) if task.status.timestamp else None
-    yield Moment(MomentKind.STATE, at_ms, task.status.state.word, message=asked.message_id if asked else "")
+    yield Moment(
+        MomentKind.STATE, at_ms, task.status.state.word, message=question.message_id if question else ""
+    )

@@ -215,29 +215,31 @@ class PushSender:
             self._wake = anyio.Event()
             again_ms = None
             try:
-                await self._look()
+                await self._read_outbox()
             except StoreError as exc:
                 logger.warning("the outbox cannot be read, which is tried again: %s", exc)
                 self._is_all_news, again_ms = True, self._clock.now_ms() + _STORE_AGAIN_MS
             due_ms = self._begin_what_is_due()
-            await self._clock.until(min((one for one in (due_ms, again_ms) if one), default=None), self._wake)
+            await self._clock.until(
+                min((at_ms for at_ms in (due_ms, again_ms) if at_ms), default=None), self._wake
+            )
 
-    async def _look(self) -> None:
+    async def _read_outbox(self) -> None:
         """Read the outbox for the tasks with new rows."""
         while self._news or self._is_all_news:
             task_ids = None if self._is_all_news else self._news
             self._news, self._is_all_news = set(), False
             for task_id in [*self._later] if task_ids is None else task_ids:
                 del self._later[task_id]
-            found = await self._outbox.waiting(task_ids)
-            there = {one.webhook.key for one in found}
+            deliveries = await self._outbox.waiting(task_ids)
+            there = {delivery.webhook.key for delivery in deliveries}
             for key in [key for key in self._lines if task_ids is None or key.task_id in task_ids]:
                 if key not in there and not self._lines[key].is_busy:
                     del self._lines[key]
                     if key.task_id in self._later:
                         self._news.add(key.task_id)
-            for one in found:
-                await self._note(one)
+            for delivery in deliveries:
+                await self._note(delivery)
             self._known = {key.task_id for key in self._lines}
 
     async def _note(self, waiting: WaitingWebhook) -> None:
@@ -271,9 +273,9 @@ class PushSender:
         waiting = await self._outbox.waiting()
         now_ms, lines = self._clock.now_ms(), self._lines.values()
         return PushBacklog(
-            sum(one.rows for one in waiting),
+            sum(delivery.rows for delivery in waiting),
             max((now_ms - line.since_ms for line in lines), default=0) / 1000,
-            sum(one.webhook.attempts > 0 for one in waiting),
+            sum(delivery.webhook.attempts > 0 for delivery in waiting),
         )
 
     def _begin_what_is_due(self) -> int | None:

@@ -53,10 +53,10 @@ class PushSigner:
     def signatures(self, webhook_id: str, seconds: int, body: bytes, place: str) -> str:
         """The header `webhook-signature` for an attempt at this time, to a receiver at `host:port`."""
         signed = f"{webhook_id}.{seconds}.".encode() + body
-        said = [f"v1a,{_base64(_ed25519(key).sign(signed))}" for key in self.keys]
+        values = [f"v1a,{_base64(_ed25519(key).sign(signed))}" for key in self.keys]
         if (secret := self.shared.get(place)) is not None:
-            said.append(f"v1,{_base64(hmac.digest(secret, signed, 'sha256'))}")
-        return " ".join(said)
+            values.append(f"v1,{_base64(hmac.digest(secret, signed, 'sha256'))}")
+        return " ".join(values)
 
     def token(self, webhook_id: str, seconds: int, body: bytes, url: str, task_id: str) -> str:
         """A JWT for one attempt, with its issuer, its audience, and the hash of its body."""

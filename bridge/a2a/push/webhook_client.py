@@ -145,8 +145,8 @@ class PushClient:
             return Attempt()
         if response.has_redirect_location or 300 <= status < 400:
             return Attempt(f"it answered {status}, and redirects are not followed")
-        said = Attempt(f"it answered {status}", is_final=status == _GONE)
-        return replace(said, wait_seconds=self._wait_seconds(response.headers.get("Retry-After", "")))
+        attempt = Attempt(f"it answered {status}", is_final=status == _GONE)
+        return replace(attempt, wait_seconds=self._wait_seconds(response.headers.get("Retry-After", "")))
 
     def _wait_seconds(self, text: str) -> float:
         """The wait that `Retry-After` asks for: in seconds, or until a date (RFC 9110 section 10.2.3)."""

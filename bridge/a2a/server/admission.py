@@ -49,7 +49,7 @@ class AdmissionControl:
         trace.begin(trace.in_headers(headers.raw))
         return RequestAdmission(self, headers, path, self.hops.taken("a2a", self.face))
 
-    def let_go(self, principals: PrincipalNames) -> None:
+    def end_streams_of(self, principals: PrincipalNames) -> None:
         """End the streams of these principals, who may no longer call. Their tasks go on."""
         for visit in self.listening:
             if visit.stream is not None and visit.principal.name in principals:

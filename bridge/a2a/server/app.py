@@ -174,7 +174,7 @@ class AgentServer:
                 await answer(request.scope, request.receive, send)
             finally:
                 if request.visit.hop is not None:
-                    answer.stream.tell(request.visit.hop)
+                    answer.stream.note_in(request.visit.hop)
             is_read = answer.was_written
         else:
             request.visit.leave_place()
@@ -188,9 +188,9 @@ class AgentServer:
         """The number of open streams."""
         return len(self._admission.listening)
 
-    def let_go(self, principals: PrincipalNames) -> None:
+    def end_streams_of(self, principals: PrincipalNames) -> None:
         """End the streams of these principals, who may no longer call. Their tasks go on."""
-        self._admission.let_go(principals)
+        self._admission.end_streams_of(principals)
 
     # The card
 
@@ -242,7 +242,9 @@ class AgentServer:
         own, declared, mark = self._agent.card(base_url), self._access.declared, self._signed_cards.mark
         last = self._last_card
         if last is None or last.own is not own or (last.declared, last.mark) != (declared, mark):
-            last = self._last_card = self._signed_cards.shown(own, declared, self._secured(own, declared))
+            last = self._last_card = self._signed_cards.shown_card(
+                own, declared, self._secured(own, declared)
+            )
         return last
 
     # JSON-RPC
@@ -304,20 +306,20 @@ class AgentServer:
     # Shared by both bindings
 
     def _caller(self, request: _Request, principal: Principal) -> CallContext:
-        asked = {
+        requested = {
             uri.strip()
             for header in self._versions.extensions_headers
             for line in request.headers.getlist(header)
             for uri in line.split(",")
         }
         client = request.headers.get("user-agent", "")[:CLIENT_CHARACTERS]
-        if not asked:
+        if not requested:
             return CallContext(principal, client=client)
-        role = principal.operator if OPERATOR_URI in asked else None
+        role = principal.operator if OPERATOR_URI in requested else None
         own = _OWN if role is None else _OWN | {OPERATOR_URI}
         return CallContext(
             principal,
-            frozenset(asked) & (self._agent.extensions | own),
+            frozenset(requested) & (self._agent.extensions | own),
             operator=role,
             sees_contents=self._shows_operators_contents,
             client=client,
@@ -356,10 +358,10 @@ class AgentServer:
             return dialect.result(GET_EXTENDED_AGENT_CARD, self._extended_card(request, caller.principal))
         self._service.require_served(operation)
         self._require_extensions(caller, dialect)
-        asked = dialect.request_from(operation, dialect.identified(params, self._service.new_id))
+        operation_request = dialect.request_from(operation, dialect.identified(params, self._service.new_id))
         caller = _as_spoken(caller, dialect)
         if isinstance(operation, Streamed):
-            stream = await self._service.perform(operation, asked, caller)
+            stream = await self._service.perform(operation, operation_request, caller)
             try:
                 await request.visit.readmit()
             except BaseException:
@@ -368,11 +370,11 @@ class AgentServer:
             request.on_written = stream.written
             return _Events(stream, dialect.writer(operation))
         assert isinstance(operation, Unary)
-        answer = await self._service.perform(operation, asked, caller)
+        answer = await self._service.perform(operation, operation_request, caller)
         request.on_written = answer.written
         if request.visit.hop is not None:
             _tell_of_answer(answer.value, request.visit.hop)
-        return self._service.shown(dialect.result(operation, answer.value), caller)
+        return self._service.filtered(dialect.result(operation, answer.value), caller)
 
     async def _intend(
         self,
@@ -389,8 +391,10 @@ class AgentServer:
             return
         if operation in _GOES_UPSTREAM:
             with suppress(A2AError):  # a malformed request is refused after the gate
-                asked = dialect.request_from(operation, dialect.identified(params, self._service.new_id))
-                await self._service.foretell(hop, asked, _as_spoken(caller, dialect))
+                operation_request = dialect.request_from(
+                    operation, dialect.identified(params, self._service.new_id)
+                )
+                await self._service.foretell(hop, operation_request, _as_spoken(caller, dialect))
         await request.visit.intend()
         hop.forget()  # the operation tells its subject again when it is performed
 

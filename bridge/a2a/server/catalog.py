@@ -84,8 +84,8 @@ class CatalogApp:
             await self._access.principal_of(headers, path)
             if scope["method"] not in ("GET", "HEAD"):
                 raise RefusedError(405, "The catalog is read with GET", {"Allow": "GET, HEAD"})
-            asked = _CatalogRequest.in_query(QueryParams(scope["query_string"]))
-            page = asked.page_of(self._listed(self._address.base_url(scope, headers)))
+            request = _CatalogRequest.in_query(QueryParams(scope["query_string"]))
+            page = request.page_of(self._listed(self._address.base_url(scope, headers)))
         except RefusedError as exc:
             return _refusal(exc)
         except Exception:
@@ -96,7 +96,7 @@ class CatalogApp:
     def _listed(self, root_url: str) -> list[_Listed]:
         """All agents, sorted by name. An entry is kept for as long as its card is the same."""
         listed: dict[str, _Listed] = {}
-        for agent in sorted(self._agents(), key=lambda one: one.name):
+        for agent in sorted(self._agents(), key=lambda agent: agent.name):
             base_url = root_url + agent.base_path
             card, last = agent.card(base_url), self._last.get(agent.name)
             is_same = last is not None and last.card is card and last.url == base_url
@@ -104,7 +104,7 @@ class CatalogApp:
         self._last = listed
         return list(listed.values())
 
-    def _conditional(self, page: bytes, asked: Headers) -> Response:
+    def _conditional(self, page: bytes, request_headers: Headers) -> Response:
         etag = f'"{hashlib.sha256(page).hexdigest()[:32]}"'
         reach = "private" if self._access.needs_token else "public"
         headers = {
@@ -112,7 +112,7 @@ class CatalogApp:
             "Cache-Control": f"{reach}, max-age={self._max_age_seconds}",
             "Vary": _VARY,
         }
-        if etag in etags_in(asked):
+        if etag in etags_in(request_headers):
             return Response(status_code=304, headers=headers)
         return Response(page, media_type=_JSON, headers=headers)
 
@@ -181,19 +181,19 @@ class _CatalogRequest:
         Raises:
             RefusedError: 400, the page token is not from this search.
         """
-        found = [one for one in listed if self._finds(one)]
+        matching = [agent for agent in listed if self._finds(agent)]
         after = self._last_of_page_before()
-        rest = [one for one in found if one.name > after]
+        rest = [agent for agent in matching if agent.name > after]
         page = _fitting(rest[: self.page_size])
         token = self._token_after(page[-1].name) if len(page) < len(rest) else ""
-        agents = b", ".join(one.text for one in page)
+        agents = b", ".join(agent.text for agent in page)
         return b'{"agents": [' + agents + b'], "nextPageToken": "' + token.encode() + b'"}'
 
-    def _finds(self, one: _Listed) -> bool:
+    def _finds(self, agent: _Listed) -> bool:
         return (
-            all(word in one.words for word in self.words)
-            and self.tags <= one.tags
-            and self.skills <= {skill.id for skill in one.card.skills}
+            all(word in agent.words for word in self.words)
+            and self.tags <= agent.tags
+            and self.skills <= {skill.id for skill in agent.card.skills}
         )
 
     def _token_after(self, name: str) -> str:
@@ -222,8 +222,8 @@ class _CatalogRequest:
 def _fitting(agents: Sequence[_Listed]) -> Sequence[_Listed]:
     """The first agents that fit into `PAGE_BYTES`, and at least one."""
     weight = 0
-    for number, one in enumerate(agents):
-        weight += len(one.text)
+    for number, agent in enumerate(agents):
+        weight += len(agent.text)
         if weight > PAGE_BYTES and number:
             return agents[:number]
     return agents

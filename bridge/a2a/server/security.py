@@ -52,8 +52,8 @@ def with_security(card: AgentCard, declared: DeclaredAccess, face: str) -> Agent
 
 def _of_issuer(issuer: Issuer, metadata: IssuerMetadata | None) -> dict[str, JsonObject]:
     """The schemes of an issuer, by name. The names differ from the names of other kinds of schemes."""
-    found = dict(_schemes_in(issuer, metadata)) if metadata is not None else {}
-    return found or {f"{issuer.name}-token": _TOKEN}
+    schemes = dict(_schemes_in(issuer, metadata)) if metadata is not None else {}
+    return schemes or {f"{issuer.name}-token": _TOKEN}
 
 
 def _schemes_in(issuer: Issuer, metadata: IssuerMetadata) -> Iterator[tuple[str, JsonObject]]:

@@ -77,10 +77,10 @@ class Stream:
         if seen is None:
             return None
         self._state = seen.state or self._state
-        shown = self._gate.shown(seen.text, self._extensions)
+        shown = self._gate.filtered(seen.text, self._extensions)
         return seen if shown is seen.text else replace(seen, text=shown)
 
-    def tell(self, hop: Hop) -> None:
+    def note_in(self, hop: Hop) -> None:
         """Note in the hop of the stream its task, and the last state that was read."""
         hop.task_id, hop.state = self._watcher.task_id, "" if self._state is None else self._state.word
 
@@ -159,9 +159,9 @@ class Service:
             return Stream(await self._engine.perform(operation, request, caller), self._gate, caller, written)
         return OperationAnswer(await self._engine.perform(operation, request, caller), written)
 
-    def shown(self, text: bytes, caller: CallContext) -> bytes:
+    def filtered(self, text: bytes, caller: CallContext) -> bytes:
         """The JSON of an answer, without the metadata of extensions that the caller did not activate."""
-        return self._gate.shown(text, caller.extensions)
+        return self._gate.filtered(text, caller.extensions)
 
     def _require_few_parts(self, request: SendMessageRequest) -> None:
         if len(request.message.parts) > self._max_parts:
@@ -181,14 +181,14 @@ def _require_no_push(request: SendMessageRequest) -> None:
 
 
 async def _create_webhook(
-    engine: Engine, webhooks: Webhooks, asked: TaskPushNotificationConfig, caller: CallContext
+    engine: Engine, webhooks: Webhooks, config: TaskPushNotificationConfig, caller: CallContext
 ) -> TaskPushNotificationConfig:
     if (hop := trace.hop.get()) is not None:
-        hop.target = target_of(asked.url)
-    if not asked.task_id:
+        hop.target = target_of(config.url)
+    if not config.task_id:
         raise invalid_params(Violation("taskId", "is needed"))
-    task_id = await engine.id_of(asked.task_id, caller)
-    return await webhooks.create(asked, task_id, caller.principal.name, caller.extensions)
+    task_id = await engine.id_of(config.task_id, caller)
+    return await webhooks.create(config, task_id, caller.principal.name, caller.extensions)
 
 
 def _of_task(
@@ -196,8 +196,8 @@ def _of_task(
 ) -> Callable[[Engine, Webhooks, Any, CallContext], Awaitable[Model]]:
     """The function that answers a request about the webhooks of the caller's task."""
 
-    async def answered(engine: Engine, webhooks: Webhooks, asked: Any, caller: CallContext) -> Model:
-        return await answer(webhooks, await engine.id_of(asked.task_id, caller), asked)
+    async def answered(engine: Engine, webhooks: Webhooks, request: Any, caller: CallContext) -> Model:
+        return await answer(webhooks, await engine.id_of(request.task_id, caller), request)
 
     return answered
 

@@ -84,7 +84,7 @@ class SignedCards:
         self._kept.move_to_end(key)
         return card.changed(signatures=self._kept[key] or None)
 
-    def shown(self, own: AgentCard, declared: DeclaredAccess, card: AgentCard) -> ShownCard:
+    def shown_card(self, own: AgentCard, declared: DeclaredAccess, card: AgentCard) -> ShownCard:
         """The card as it is sent, signed, with what it was built from.
 
         Replicas and restarts give one card different signatures. So the tag of a signed card is a weak one, which

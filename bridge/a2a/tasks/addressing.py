@@ -83,8 +83,8 @@ class Addressing:
         """
         live = await self._at_rest(task_id, caller.principal)
         if context_id not in (None, live.origin.context_id):
-            said = Violation("message.contextId", "is not the context of message.taskId")
-            raise invalid_params(said, names=("message.taskId",))
+            violation = Violation("message.contextId", "is not the context of message.taskId")
+            raise invalid_params(violation, names=("message.taskId",))
         if live.task.status.state in ENDED:
             await self._tasks.reached(live, live.next_seq - 1, settled=True)
         if not self.has_work(live) or live.task.status.state in SETTLED:
@@ -99,9 +99,9 @@ class Addressing:
         if not principal.may_list_all:
             return turn, None
         asking = TaskState.INPUT_REQUIRED.value
-        found = await self._store.list(Query(principal.name, _NAMED_BESIDE, context_id, asking))
-        if found.total == 1:
-            live = await self._at_rest(found.tasks[0].task_id, principal)
+        page = await self._store.list(Query(principal.name, _NAMED_BESIDE, context_id, asking))
+        if page.total == 1:
+            live = await self._at_rest(page.tasks[0].task_id, principal)
             answer = replace(turn, task=live.task, kept=live.kept)
             is_asking = live.task.status.state is TaskState.INPUT_REQUIRED
             if (
@@ -110,7 +110,7 @@ class Addressing:
                 and not await self._is_at_work(context_id, principal)
             ):
                 return answer, live
-        return replace(turn, beside=tuple(task.task_id for task in found.tasks)), None
+        return replace(turn, beside=tuple(task.task_id for task in page.tasks)), None
 
     async def _is_at_work(self, context_id: str, principal: Principal) -> bool:
         """Whether a task of the principal in a context is at work, at any replica."""

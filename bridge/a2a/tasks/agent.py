@@ -341,7 +341,7 @@ class Agent(Protocol):
         """
         ...
 
-    def work_kept(self, kept: bytes) -> WorkName:
+    def work_kept(self, work: bytes) -> WorkName:
         """The name of the work that kept these bytes with its task."""
         ...
 
@@ -363,11 +363,11 @@ class Agent(Protocol):
         ...
 
     def resume(
-        self, kept: bytes, state: TaskState, owner: str, *, is_adopted: bool = False
+        self, work: bytes, state: TaskState, owner: str, *, is_adopted: bool = False
     ) -> PlannedWork | None:
         """The work that resumes a task of an earlier process, which was working or waiting when that process ended.
 
-        `kept` is the bytes that the worker kept with the task, `owner` the name of its principal. `is_adopted` says
+        `work` is the bytes that the worker kept with the task, `owner` the name of its principal. `is_adopted` says
         that the process was another replica. If this returns None, a waiting task goes on waiting, and any other task
         fails.
         """

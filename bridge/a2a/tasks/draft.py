@@ -55,7 +55,7 @@ class _HeldBack:
         else:
             self._held.append((change, done))
 
-    def let_go(self) -> None:
+    def submit_held(self) -> None:
         held, self._held = self._held, None
         for change, done in held or ():
             self._submit(change, done)
@@ -143,7 +143,7 @@ class DraftTask(LiveTask):
     def _become_task(self) -> None:
         self._decided.set()
         assert self._first is not None
-        self._held.let_go()
+        self._held.submit_held()
         self._on_task(self._first)
 
 

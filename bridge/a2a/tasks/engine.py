@@ -402,7 +402,7 @@ class Engine:
         """
         caller = await self._acting(task_id, caller, OperatorRole.READ)
         live = await self._own(task_id, caller)
-        task = with_history(await self._tasks.shown(live), history_length)
+        task = with_history(await self._tasks.visible_state(live), history_length)
         task = with_note(task, live.progress if caller.comes_late else None)
         return _shown_to(caller, with_note(task, _moments_for(caller, live.moments)), live.origin.owner)
 
@@ -468,7 +468,7 @@ class Engine:
         """
         caller = await self._acting(task_id, caller, OperatorRole.READ)
         live = await self._own(task_id, caller)
-        task = await self._tasks.shown(live)
+        task = await self._tasks.visible_state(live)
         if task.status.state in ENDED and not caller.comes_late:
             raise task_has_ended(task)
         live = self._tasks.attached(live)
@@ -728,15 +728,15 @@ async def _sent(engine: Engine, request: SendMessageRequest, caller: CallContext
 
 _ANSWERED: Final[Mapping[type[Model], Callable[[Engine, Any, CallContext], Awaitable[Model]]]] = {
     SendMessageRequest: _sent,
-    GetTaskRequest: lambda engine, asked, caller: engine.get(asked.id, asked.history_length, caller),
+    GetTaskRequest: lambda engine, request, caller: engine.get(request.id, request.history_length, caller),
     ListTasksRequest: Engine.list,
-    CancelTaskRequest: lambda engine, asked, caller: engine.cancel(asked.id, caller),
+    CancelTaskRequest: lambda engine, request, caller: engine.cancel(request.id, caller),
 }
 """The methods that answer operations with one answer, by the type of the request: dialects have their own operations
 with the same requests. The service answers operations on webhooks and cards."""
 
 _WATCHED: Final[Mapping[type[Model], Callable[[Engine, Any, CallContext], Awaitable[Watcher]]]] = {
     SendMessageRequest: Engine.stream,
-    SubscribeToTaskRequest: lambda engine, asked, caller: engine.subscribe(asked.id, caller),
+    SubscribeToTaskRequest: lambda engine, request, caller: engine.subscribe(request.id, caller),
 }
 """The methods that answer operations with a stream, by the type of the request."""

@@ -39,32 +39,32 @@ class ForeignStep:
     """The moments that came with the event; for a snapshot, all moments so far."""
 
 
-def steps_after(task: Task, seq: int, told: Iterable[ForeignEvent]) -> Iterator[ForeignStep]:
+def steps_after(task: Task, seq: int, events: Iterable[ForeignEvent]) -> Iterator[ForeignStep]:
     """The steps after event `seq` of a task. Events up to it are left out.
 
     Raises:
         UnreadableEventError: an event is missing, or does not follow.
     """
-    for one in told:
-        if one.seq <= seq:
+    for event in events:
+        if event.seq <= seq:
             continue
         try:
-            step = _step(task, seq, one)
+            step = _step(task, seq, event)
         except (ValueError, IllegalTransitionError) as exc:
-            raise UnreadableEventError(f"event {one.seq} of task {task.id} cannot be read") from exc
+            raise UnreadableEventError(f"event {event.seq} of task {task.id} cannot be read") from exc
         yield step
         task, seq = step.task, step.seq
 
 
-def _step(task: Task, seq: int, one: ForeignEvent) -> ForeignStep:
-    if one.snapshot is not None:
-        whole = Task.model_validate(from_json(text_of(one.snapshot)))
-        return ForeignStep(one.seq, whole, moments=moments_of(one.snapshot))
-    if one.event is None or one.seq != seq + 1:
+def _step(task: Task, seq: int, row: ForeignEvent) -> ForeignStep:
+    if row.snapshot is not None:
+        whole = Task.model_validate(from_json(text_of(row.snapshot)))
+        return ForeignStep(row.seq, whole, moments=moments_of(row.snapshot))
+    if row.event is None or row.seq != seq + 1:
         raise ValueError(f"event {seq + 1} is missing")
-    text = text_of(one.event)
+    text = text_of(row.event)
     event = StreamResponse.model_validate(from_json(text))
-    return ForeignStep(one.seq, apply_event(task, event), event, text, moments_of(one.event))
+    return ForeignStep(row.seq, apply_event(task, event), event, text, moments_of(row.event))
 
 
 def events_of(stored: StoredTask) -> tuple[ForeignEvent, ...]:

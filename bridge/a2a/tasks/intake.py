@@ -159,8 +159,8 @@ class Intake:
         """
         message, principal = request.message, caller.principal
         if message.role is not Role.USER:
-            said = Violation("message.role", f"a client's message has the role {Role.USER}")
-            raise invalid_params(said, names=(Role.USER,))
+            violation = Violation("message.role", f"a client's message has the role {Role.USER}")
+            raise invalid_params(violation, names=(Role.USER,))
         name = message.task_id if caller.names_tasks else None
         began_by = message.message_id if name is None else beginning_of(name)
         async with one_at_a_time(self._taking, (principal.name, began_by)):
@@ -184,8 +184,8 @@ class Intake:
         message, principal = request.message, caller.principal
         name = message.task_id if caller.names_tasks else None
         began_by = message.message_id if name is None else beginning_of(name)
-        told = _without_configuration(request)
-        key = MessageKey(began_by, hashlib.sha256(told).digest(), self._ids.now_ms())
+        content = _without_configuration(request)
+        key = MessageKey(began_by, hashlib.sha256(content).digest(), self._ids.now_ms())
         # Callers without a name of their own would get each other's tasks, so they get a task only by its id. If
         # clients name tasks, messages have no ids. Then the same content is a new message.
         knows = name is None and (principal.may_list_all or message.task_id is not None)
@@ -195,7 +195,7 @@ class Intake:
         require_running()
         webhook = await self._webhook_asked(request, caller)
         if self._is_shared:
-            await self._tasks.open.look(principal.name, principal.open_tasks or limits.requests.open_tasks)
+            await self._tasks.open.refresh(principal.name, principal.open_tasks or limits.requests.open_tasks)
         before = earlier.task_id
         if name is not None:
             request = await self._addressing.by_its_id(name, request, principal)
@@ -208,16 +208,16 @@ class Intake:
                 turn = self._with_new_id(turn, live.task)
                 key = replace(key, message_id=turn.message.message_id)
                 before = before if turn.message.message_id == message.message_id else None
-            self._require_room(live, turn, len(told), limits)
+            self._require_room(live, turn, len(content), limits)
             if only is not None and (live is None or live.id != only):
                 raise HeldElsewhereError(only, None)
             if live is not None:
                 if self._is_shared and self._tasks.is_elsewhere(live):
                     self.tell_of(live, is_answer=live.state in INTERRUPTED)
                 self._tasks.require_here(live)
-            sent = _Sent(turn, key, len(told), before, webhook)
+            sent = _Sent(turn, key, len(content), before, webhook)
             if live is not None and live.running is not None:
-                return self._hear(live, live.running, sent, limits, watch=watch)
+                return self._give_to_running(live, live.running, sent, limits, watch=watch)
             return self._begin(live, sent, limits, name=name, watch=watch, hold=hold)
         except BaseException:
             if hold is not None:
@@ -267,17 +267,19 @@ class Intake:
         return skill, peer
 
     async def _webhook_asked(self, request: SendMessageRequest, caller: CallContext) -> AskedWebhook | None:
-        said = request.configuration
-        config = None if said is None else said.task_push_notification_config
+        configuration = request.configuration
+        config = None if configuration is None else configuration.task_push_notification_config
         if config is None or self._webhooks is None:
             return None
         extensions = caller.extensions & self._agent.extensions
-        return await self._webhooks.asked(config, caller.principal.name, request.message.task_id, extensions)
+        return await self._webhooks.requested(
+            config, caller.principal.name, request.message.task_id, extensions
+        )
 
-    def _webhook_of(self, live: LiveTask, asked: AskedWebhook | None) -> Webhook | None:
-        if asked is None or self._webhooks is None:
+    def _webhook_of(self, live: LiveTask, webhook: AskedWebhook | None) -> Webhook | None:
+        if webhook is None or self._webhooks is None:
             return None
-        return self._webhooks.made_of_message(asked, live.id, live.origin.owner)
+        return self._webhooks.made_of_message(webhook, live.id, live.origin.owner)
 
     async def _placed(
         self, request: SendMessageRequest, caller: CallContext
@@ -355,7 +357,7 @@ class Intake:
         )
         return AcceptedMessage(live, live.next_seq - 1, watcher, Commit(done=True), note=note)
 
-    def _hear(
+    def _give_to_running(
         self,
         live: LiveTask,
         running: RunningWork,
@@ -402,7 +404,7 @@ class Intake:
             running.began_in.task_id = live.id
         if hold is not None:
             running.release = hold.release
-            hold.told()
+            hold.note_loss_told()
         accepted = self._accept(live, sent, running, limits, watch=watch)
         self._start(live, running, turn, accepted.stored, work)
         return accepted
@@ -435,8 +437,8 @@ class Intake:
             watcher = live.watch(limits.watch_events, length, from_next=True) if watch else None
             commit = live.accept(first, message=key, replaces=sent.replaces, webhook=webhook)
         else:
-            told = StreamResponse(message=message)
-            commit = live.accept(told, message=key, replaces=sent.replaces, webhook=webhook)
+            event = StreamResponse(message=message)
+            commit = live.accept(event, message=key, replaces=sent.replaces, webhook=webhook)
             watcher = live.watch(limits.watch_events, length, from_next=not is_held) if watch else None
             if not is_held:
                 live.accept(self._tasks.events_of(live).status(TaskState.WORKING))

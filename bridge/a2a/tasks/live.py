@@ -26,8 +26,8 @@ crash could undo. A watcher that is too slow is cut off; the task goes on.
 # - `fall_back` moves `task` back to `visible`. Only the registry calls it, after a failure, and once the store can
 #   write again.
 # - `leave` moves neither: it ends the streams and the waits, because another process continues the task.
-# - `told` and `advance` move both, by events that another replica stored. They wait until the store has answered for
-#   every own event. An own event may also be in the feed, or another replica's event may have its number.
+# - `apply_foreign` and `advance` move both, by events that another replica stored. They wait until the store has
+#   answered for every own event. An own event may also be in the feed, or another replica's event may have its number.
 #
 # Of several replicas, one works on a task. A replica is *overtaken* if it was taken for dead, or if another replica
 # stored an event first. It then accepts nothing more, waits for the store's last answer, falls back, and follows. Its
@@ -349,10 +349,10 @@ class LiveTask:
         try:
             entry.commit.settle(error)
         finally:  # a callback of the commit may raise, and the task's waiters must still be woken
-            self._tell()
+            self._wake_waiters()
             self._on_change(self)
 
-    def _tell(self) -> None:
+    def _wake_waiters(self) -> None:
         """Wake the waiters of the task. While the task is working, waiters for its settling are not woken."""
         self._moved.tell()
         now = self._visible
@@ -368,14 +368,14 @@ class LiveTask:
         self.overtaken = False
         self._falls, self._fell_to = self._falls + 1, self._visible_seq
         self._take_in()
-        self._tell()
+        self._wake_waiters()
         self._settled.tell()
 
-    def told(self, events: Sequence[ForeignEvent]) -> None:
+    def apply_foreign(self, events: Sequence[ForeignEvent]) -> None:
         """Apply the events of another replica, once the store has answered for every own event."""
         self._told += events
         self._take_in()
-        self._tell()
+        self._wake_waiters()
         self._on_change(self)
 
     def would_skip(self, stored: StoredTask) -> bool:
@@ -392,16 +392,16 @@ class LiveTask:
         if stored.seq > self._visible_seq:
             self._told += events_of(stored)
             self._take_in()
-            self._tell()
+            self._wake_waiters()
         if self._visible_seq == self._seq == stored.seq:
             self._restore(stored, task, moments)
 
     def _take_in(self) -> None:
         if self._visible is None or self._unanswered or self.overtaken or self.failure:
             return
-        told, self._told = self._told, []
+        events, self._told = self._told, []
         try:
-            for step in steps_after(self._visible, self._visible_seq, told):
+            for step in steps_after(self._visible, self._visible_seq, events):
                 self._record_step(step, self._visible.status.state)
                 self._task = self._visible = step.task
                 self._seq = self._visible_seq = step.seq
@@ -482,7 +482,7 @@ class LiveTask:
         """Leave the task to another process. Waiters in this process get its current state."""
         self.left = True
         self.end_streams()
-        self._tell()
+        self._wake_waiters()
 
     async def reached(self, seq: int, *, settled: bool) -> Task:
         """The visible task, once event `seq` is stored.

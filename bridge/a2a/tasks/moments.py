@@ -31,7 +31,7 @@ class MomentLines(NamedTuple):
     def timeline(self) -> Timeline:
         """The moments. Lines of other releases that this release does not know are skipped."""
         moments = map(_moment_in, self.lines)
-        return Timeline(tuple(one for one in moments if one is not None), self.left_out)
+        return Timeline(tuple(moment for moment in moments if moment is not None), self.left_out)
 
     def to_text(self) -> str:
         """The text that `lines_in` reads."""
@@ -73,15 +73,17 @@ def line_of(
 
 def line_of_status(status: TaskStatus) -> str:
     """The line of the moment at which a task got its state."""
-    said = status.message.message_id if status.message else ""
+    message_id = status.message.message_id if status.message else ""
     at_ms = milliseconds(status.timestamp or "")
-    return line_of(MomentKind.STATE, at_ms, state=_WORDS[status.state], message=said)
+    return line_of(MomentKind.STATE, at_ms, state=_WORDS[status.state], message=message_id)
 
 
 def line_of_arrival(task: Task, owner: str) -> str:
     """The line of the moment at which a task's first message came. `task` is the task as it was made."""
-    said = task.history[0].message_id if task.history else ""
-    return line_of(MomentKind.RECEIVED, milliseconds(task.status.timestamp or ""), by=owner, message=said)
+    message_id = task.history[0].message_id if task.history else ""
+    return line_of(
+        MomentKind.RECEIVED, milliseconds(task.status.timestamp or ""), by=owner, message=message_id
+    )
 
 
 def _moment_in(line: str) -> Moment | None:

@@ -58,7 +58,7 @@ class OpenTasks:
         if not here:
             self._here.pop(owner, None)
 
-    async def look(self, owner: str, most: int) -> None:
+    async def refresh(self, owner: str, most: int) -> None:
         """Ask the store for the number, if the known number is old, or is so high that a task would be refused.
 
         Raises:

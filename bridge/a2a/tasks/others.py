@@ -107,7 +107,7 @@ class OtherReplicas:
                 logger.info("another replica was faster: %s", exc)
             except HeldElsewhereError as there:
                 passed = request if there.task_id is not None else _for_a_task(request)
-                reply = await self._asked(there, SendCommand(passed, caller, there.task_id))
+                reply = await self._reply_of_holder(there, SendCommand(passed, caller, there.task_id))
                 if isinstance(reply, TakenReply):
                     return await self._followed(reply, request, caller, watch=watch)
                 if reply is None and not _is_known_again(there, caller):
@@ -127,17 +127,17 @@ class OtherReplicas:
                 logger.info("another replica was faster: %s", exc)
             except HeldElsewhereError as there:
                 held_id = there.task_id or task_id
-                reply = await self._asked(there, CancelCommand(held_id, caller))
+                reply = await self._reply_of_holder(there, CancelCommand(held_id, caller))
                 if isinstance(reply, ElsewhereReply):
                     continue
                 # The replica may have canceled the task before it was gone.
                 live = await self._tasks.require_owned(held_id, caller.principal)
-                task = await self._tasks.shown(live)
+                task = await self._tasks.visible_state(live)
                 if isinstance(reply, CanceledReply) or task.status.state is TaskState.CANCELED:
                     return with_history(task, None)
         raise temporarily_unavailable("The task goes from one replica to another at the moment")
 
-    async def _asked(
+    async def _reply_of_holder(
         self, there: HeldElsewhereError, command: Command
     ) -> TakenReply | CanceledReply | ElsewhereReply | None:
         """The reply of a task's holder; None if the holder is gone."""

@@ -41,8 +41,8 @@ class SessionHold:
         """Whether the task has to say that the last session of this name was lost."""
         return self.owned.is_lost
 
-    def told(self) -> None:
-        """Note that a task says so."""
+    def note_loss_told(self) -> None:
+        """Note that a task has said that the session was lost."""
         self.owned.is_lost = False
 
 
@@ -101,5 +101,5 @@ class SessionOwnership:
         """End all sessions, because this replica was taken for dead. In the store they stay as lost sessions, so that
         the next session of each name reports the loss."""
         owned, self._owned = self._owned, {}
-        for one in owned.values():
-            one.session.end()
+        for owner in owned.values():
+            owner.session.end()

@@ -177,7 +177,7 @@ class TaskRegistry:
                 if live.is_mine or live.failure is not None:
                     return live
             elif replicas is not None and live.would_skip(stored):
-                self._told(task_id, await replicas.events_after(task_id, live.next_seq - 1))
+                self._apply_foreign(task_id, await replicas.events_after(task_id, live.next_seq - 1))
             elif self._has_advanced(live, stored):
                 return self._attached(live)
 
@@ -297,7 +297,7 @@ class TaskRegistry:
     async def _leave_if_idle(self, live: LiveTask) -> None:
         self.changed(live)
 
-    async def shown(self, live: LiveTask) -> Task:
+    async def visible_state(self, live: LiveTask) -> Task:
         """The visible state of a task. Waits for the first event of a new task."""
         return live.visible or await self.reached(live, 1, settled=False)
 
@@ -369,13 +369,13 @@ class TaskRegistry:
             unfollow()
         elif unfollow is None and is_foreign and here is live and replicas is not None and not live.is_mine:
             self._following[live.id] = replicas.follow(
-                live.id, live.next_seq - 1, partial(self._told, live.id)
+                live.id, live.next_seq - 1, partial(self._apply_foreign, live.id)
             )
 
-    def _told(self, task_id: str, events: Sequence[ForeignEvent]) -> None:
+    def _apply_foreign(self, task_id: str, events: Sequence[ForeignEvent]) -> None:
         live = self._live.get(task_id)
         if live is not None:
-            live.told(events)
+            live.apply_foreign(events)
 
     async def _awaited(self, live: LiveTask, seq: int, *, settled: bool) -> Task:
         """See `LiveTask.reached`. Meanwhile the task stays in memory, and follows the other replicas."""
@@ -443,9 +443,9 @@ class TaskRegistry:
         waits = _Waits(self._ids)
         while True:
             try:
-                found = await self._store.waiting(INTERRUPTED)
-                for task_id in waits.longer_than(round(seconds * 1000), found):
-                    await self._end_if_unanswered(task_id, found[task_id], seconds)
+                waiting = await self._store.waiting(INTERRUPTED)
+                for task_id in waits.longer_than(round(seconds * 1000), waiting):
+                    await self._end_if_unanswered(task_id, waiting[task_id], seconds)
             except StoreError:
                 logger.exception("tasks that nobody answers could not be looked for; tried again later")
             await anyio.sleep(min(seconds / 4, _LOOK_SECONDS))

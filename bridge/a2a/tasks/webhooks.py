@@ -126,10 +126,10 @@ class WebhookRecords:
         Raises:
             SealedRecordError: the key that sealed the webhook is gone, or its bytes are damaged.
         """
-        found = json.loads(self._seal.open(webhook.config, "\n".join(webhook.key).encode()))
-        config = TaskPushNotificationConfig.model_validate(found["config"])
-        gets_tasks = found.get("gets_tasks", False)  # earlier releases do not have this field
-        return SealedWebhook(config, found["mark"], frozenset(found["extensions"]), gets_tasks)
+        content = json.loads(self._seal.open(webhook.config, "\n".join(webhook.key).encode()))
+        config = TaskPushNotificationConfig.model_validate(content["config"])
+        gets_tasks = content.get("gets_tasks", False)  # earlier releases do not have this field
+        return SealedWebhook(config, content["mark"], frozenset(content["extensions"]), gets_tasks)
 
 
 class Webhooks:
@@ -157,7 +157,7 @@ class Webhooks:
 
     # In a message
 
-    async def asked(
+    async def requested(
         self,
         config: TaskPushNotificationConfig,
         owner: str,
@@ -172,23 +172,25 @@ class Webhooks:
         gets_tasks = _gets_tasks(config)
         config = self._checked(config, "configuration.taskPushNotificationConfig.")
         limits, there = self._rules.limits, await self._store.outbox.of_task(task_id) if task_id else ()
-        others = [one for one in there if not one.is_given_up and one.key.webhook_id != config.id]
+        others = [
+            webhook for webhook in there if not webhook.is_given_up and webhook.key.webhook_id != config.id
+        ]
         if len(others) >= limits.each_task or await self._store.outbox.count_of(owner) >= limits.each_owner:
             raise _too_many(limits)
         return AskedWebhook(config, extensions, gets_tasks)
 
-    def made(self, asked: AskedWebhook, task_id: str, owner: str) -> Webhook:
+    def made(self, request: AskedWebhook, task_id: str, owner: str) -> Webhook:
         """A webhook of a task, to be stored with an event of the task."""
-        key = WebhookKey(task_id, asked.config.id or "")
-        config = asked.config.changed(task_id=task_id)
-        webhook = SealedWebhook(config, self._new_mark(), asked.extensions, asked.gets_tasks)
+        key = WebhookKey(task_id, request.config.id or "")
+        config = request.config.changed(task_id=task_id)
+        webhook = SealedWebhook(config, self._new_mark(), request.extensions, request.gets_tasks)
         sealed = self._records.sealed(key, webhook)
         return Webhook(key, owner, self._ids.now_ms(), sealed)
 
-    def made_of_message(self, asked: AskedWebhook, task_id: str, owner: str) -> Webhook:
+    def made_of_message(self, request: AskedWebhook, task_id: str, owner: str) -> Webhook:
         """See `made`. This webhook is asked for by a message."""
-        self._tell(WebhookAsked(self._face, owner, task_id, target_of(asked.config.url)))
-        return self.made(asked, task_id, owner)
+        self._tell(WebhookAsked(self._face, owner, task_id, target_of(request.config.url)))
+        return self.made(request, task_id, owner)
 
     # Operations
 
@@ -223,7 +225,7 @@ class Webhooks:
                 raise _too_much_of_ended()
             self._of_ended.sends(webhook.key, mark, owner, len(row.event), now_ms)
             await self._store.outbox.put(webhook.key, row)
-        return self._shown(webhook)
+        return self._without_secrets(webhook)
 
     async def _has_ended(self, task_id: str) -> bool:
         stored = await self._store.load(task_id)
@@ -245,11 +247,11 @@ class Webhooks:
         Raises:
             A2AError: TASK_NOT_FOUND, the task has no such webhook.
         """
-        found = await self._store.outbox.of_task(task_id)
-        wanted = [one for one in found if request.id in ("", one.key.webhook_id)]
+        webhooks = await self._store.outbox.of_task(task_id)
+        wanted = [webhook for webhook in webhooks if request.id in ("", webhook.key.webhook_id)]
         if not wanted:
             raise _no_such_webhook(request.task_id)
-        return self._shown(wanted[-1])
+        return self._without_secrets(wanted[-1])
 
     async def list(
         self, task_id: str, request: ListTaskPushNotificationConfigsRequest
@@ -260,18 +262,18 @@ class Webhooks:
         Raises:
             A2AError: INVALID_PARAMS for a foreign page token.
         """
-        found = list(await self._store.outbox.of_task(task_id))
+        webhooks = list(await self._store.outbox.of_task(task_id))
         if request.page_token:
-            ids = [one.key.webhook_id for one in found]
+            ids = [webhook.key.webhook_id for webhook in webhooks]
             if request.page_token not in ids:
                 raise invalid_params(
                     Violation("pageToken", "is not a token that was given out for this task")
                 )
-            found = found[ids.index(request.page_token) + 1 :]
-        page = found[: request.page_size]
-        token = page[-1].key.webhook_id if len(page) < len(found) else None
+            webhooks = webhooks[ids.index(request.page_token) + 1 :]
+        page = webhooks[: request.page_size]
+        token = page[-1].key.webhook_id if len(page) < len(webhooks) else None
         return ListTaskPushNotificationConfigsResponse(
-            configs=tuple(map(self._shown, page)), next_page_token=token
+            configs=tuple(map(self._without_secrets, page)), next_page_token=token
         )
 
     async def delete(self, task_id: str, request: DeleteTaskPushNotificationConfigRequest) -> Empty:
@@ -281,7 +283,7 @@ class Webhooks:
         self._of_ended.forget(key)
         return Empty()
 
-    def _shown(self, webhook: Webhook) -> TaskPushNotificationConfig:
+    def _without_secrets(self, webhook: Webhook) -> TaskPushNotificationConfig:
         """A webhook without its secrets."""
         try:
             config = self._records.opened(webhook).config
@@ -309,7 +311,7 @@ class Webhooks:
             A2AError: INVALID_PARAMS, with every invalid field.
         """
         authentication = config.authentication
-        found = [
+        faults = [
             ("url", self._fault_of_url(config.url)),
             ("token", _fault_of_secret(config.token)),
             ("authentication.scheme", _fault_of_scheme(authentication.scheme if authentication else None)),
@@ -319,7 +321,7 @@ class Webhooks:
             ),
             ("id", "is too long" if config.id and len(config.id) > MAX_SECRET // 8 else None),
         ]
-        if violations := [Violation(f"{above}{name}", fault) for name, fault in found if fault]:
+        if violations := [Violation(f"{above}{name}", fault) for name, fault in faults if fault]:
             raise invalid_params(*violations)
         webhook_id = config.id or blake2b(config.url.encode(), digest_size=12).hexdigest()
         return TaskPushNotificationConfig(
@@ -378,7 +380,7 @@ class _EndedTasks:
         self._sent[key] = mark, now_ms
         if len(self._sent) > _MARKS_MOST:
             self._sent = dict([*self._sent.items()][_MARKS_MOST // 2 :])
-            self._bytes = {one: at for one, at in self._bytes.items() if 0 <= now_ms - at[0] < _MINUTE_MS}
+            self._bytes = {other: at for other, at in self._bytes.items() if 0 <= now_ms - at[0] < _MINUTE_MS}
 
 
 _MINUTE_MS: Final = 60_000
@@ -420,5 +422,5 @@ def _gets_tasks(config: TaskPushNotificationConfig) -> bool:
 
 
 def _no_such_webhook(task_id: str) -> A2AError:
-    found = task_not_found(task_id)
-    return A2AError(found.kind, "The task has no such push notification config", metadata=found.metadata)
+    error = task_not_found(task_id)
+    return A2AError(error.kind, "The task has no such push notification config", metadata=error.metadata)

@@ -218,79 +218,81 @@ def outside(card: JsonObject, inside: JsonObject) -> Iterator[str]:
 def _message(value: JsonObject, fields: Mapping[str, _Field], *, literal: bool) -> JsonObject:
     """A message without fields that are absent or equal to absent."""
     made: JsonObject = {
-        name: one for name, one in value.items() if literal and name not in fields and one is not None
+        name: item for name, item in value.items() if literal and name not in fields and item is not None
     }
-    for name, one in fields.items():
-        given = value.get(name)
-        if given is None and not literal:
-            given = one.default
-        if given is None or (given == one.default and not one.is_required):
+    for name, member in fields.items():
+        item = value.get(name)
+        if item is None and not literal:
+            item = member.default
+        if item is None or (item == member.default and not member.is_required):
             continue
-        made[name] = _value(given, one, literal=literal)
+        made[name] = _value(item, member, literal=literal)
     return made
 
 
-def _value(given: JsonValue, field: _Field, *, literal: bool) -> JsonValue:
+def _value(value: JsonValue, field: _Field, *, literal: bool) -> JsonValue:
     """The value of a field. A value of another kind is left unchanged, so that the reader of the card refuses it."""
 
-    def inner(one: JsonValue) -> JsonValue:
-        if not isinstance(one, dict):
-            return one
-        return _message(one, _MESSAGES[field.of], literal=literal)
+    def inner(item: JsonValue) -> JsonValue:
+        if not isinstance(item, dict):
+            return item
+        return _message(item, _MESSAGES[field.of], literal=literal)
 
-    match field.kind, given:
+    match field.kind, value:
         case "message", dict():
-            return inner(given)
+            return inner(value)
         case "messages", list():
-            return [inner(one) for one in given]
+            return [inner(item) for item in value]
         case "map", dict():
-            return {key: inner(one) for key, one in given.items()}
-    return given
+            return {key: inner(item) for key, item in value.items()}
+    return value
 
 
 def _filled(value: JsonValue) -> JsonValue:
     """A value without empty parts; None if nothing is left."""
     if isinstance(value, dict):
-        return {name: one for name, inner in value.items() if (one := _filled(inner)) is not None} or None
+        return {
+            name: filled for name, inner in value.items() if (filled := _filled(inner)) is not None
+        } or None
     if isinstance(value, list):
-        return [one for inner in value if (one := _filled(inner)) is not None] or None
+        return [filled for inner in value if (filled := _filled(inner)) is not None] or None
     return None if value == "" else value
 
 
 def _is_plain(value: JsonValue) -> bool:
     """Whether the canonical form needs only sorting by code points and the digits of integers."""
     values = [value]
-    for one in values:
-        if isinstance(one, dict):
-            if not all(map(str.isascii, one)):
+    for item in values:
+        if isinstance(item, dict):
+            if not all(map(str.isascii, item)):
                 return False
-            values.extend(one.values())
-        elif isinstance(one, list):
-            values.extend(one)
-        elif isinstance(one, float) or (isinstance(one, int) and abs(one) > _EXACT):
+            values.extend(item.values())
+        elif isinstance(item, list):
+            values.extend(item)
+        elif isinstance(item, float) or (isinstance(item, int) and abs(item) > _EXACT):
             return False
     return True
 
 
 def _with_doubles(value: JsonValue) -> JsonValue:
     if isinstance(value, dict):
-        return {name: _with_doubles(one) for name, one in value.items()}
+        return {name: _with_doubles(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_with_doubles(one) for one in value]
+        return [_with_doubles(item) for item in value]
     return float(value) if isinstance(value, int) and abs(value) > _EXACT else value
 
 
-def _outside(given: JsonValue, inside: JsonValue, path: str) -> Iterator[str]:
-    match given, inside:
+def _outside(value: JsonValue, inside: JsonValue, path: str) -> Iterator[str]:
+    match value, inside:
         case dict(), dict():
-            for name, one in given.items():
+            for name, item in value.items():
                 where = f"{path}.{name}" if path else name
                 if name in inside:
-                    yield from _outside(one, inside[name], where)
-                elif one not in ("", []):
+                    yield from _outside(item, inside[name], where)
+                elif item not in ("", []):
                     yield where
-        case list(), list() if len(given) == len(inside):
-            for number, (one, other) in enumerate(zip(given, inside, strict=True)):
-                yield from _outside(one, other, f"{path}[{number}]")
+        case list(), list() if len(value) == len(inside):
+            for number, (item, other) in enumerate(zip(value, inside, strict=True)):
+                yield from _outside(item, other, f"{path}[{number}]")
         case list(), list():
             yield path

@@ -100,13 +100,13 @@ def _signature(
 def signers_in(card: JsonObject) -> Iterator[str]:
     """Yield the signers of a card as the signatures name them. Nothing is verified."""
     listed = card.get("signatures")
-    for given in listed[:SIGNATURES_MOST] if isinstance(listed, list) else ():
+    for entry in listed[:SIGNATURES_MOST] if isinstance(listed, list) else ():
         try:
-            said = _said(given)
+            signature = _signature_from(entry)
         except UnverifiedError:
             continue
-        form = f", in the form {said.form}" if said.form else ""
-        yield f"key {_shown(said.key_id)}, {said.algorithm}{form}"
+        form = f", in the form {signature.form}" if signature.form else ""
+        yield f"key {_quoted(signature.key_id)}, {signature.algorithm}{form}"
 
 
 def verified(card: JsonObject, keys: Sequence[IssuerKey], form: CardForm) -> CardProof:
@@ -125,17 +125,17 @@ def verified(card: JsonObject, keys: Sequence[IssuerKey], form: CardForm) -> Car
     except NotCanonicalError as exc:
         raise UnverifiedError(f"cannot be verified: {exc}") from exc
     faults: list[str] = []
-    for given in listed:
+    for entry in listed:
         try:
-            said = _said(given)
-            return _proof(card, said, _key_for(said, keys), readings)
+            signature = _signature_from(entry)
+            return _proof(card, signature, _key_for(signature, keys), readings)
         except UnverifiedError as exc:
             faults.append(str(exc))
     raise UnverifiedError(f"is not signed as it must be: {'; '.join(dict.fromkeys(faults))}")
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _ReadSignature:
     """A signature as it was read. Nothing is verified."""
 
     protected: str
@@ -146,9 +146,9 @@ class _Said:
     """The form that the signature names; None if it names none."""
 
 
-def _said(given: object) -> _Said:
+def _signature_from(entry: object) -> _ReadSignature:
     protected, signature = (
-        (given.get("protected"), given.get("signature")) if isinstance(given, dict) else (None, None)
+        (entry.get("protected"), entry.get("signature")) if isinstance(entry, dict) else (None, None)
     )
     if not (isinstance(protected, str) and isinstance(signature, str)):
         raise UnverifiedError("one signature is none")
@@ -162,25 +162,27 @@ def _said(given: object) -> _Said:
         raise UnverifiedError("one signature has a header that is no object")
     algorithm, key_id = header.get("alg"), header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
-        raise UnverifiedError(f"the algorithm {_shown(algorithm)} is not accepted")
+        raise UnverifiedError(f"the algorithm {_quoted(algorithm)} is not accepted")
     if not isinstance(key_id, str):
         raise UnverifiedError("one signature does not name its key")
     if "crit" in header or "b64" in header:
         raise UnverifiedError(
-            f"the signature of key {_shown(key_id)} asks for what this reader does not know"
+            f"the signature of key {_quoted(key_id)} asks for what this reader does not know"
         )
     if (form := header.get(_FORM)) is not None and form not in list(CardForm):
-        raise UnverifiedError(f"the signature of key {_shown(key_id)} is in the unknown form {_shown(form)}")
-    return _Said(protected, signature, algorithm, key_id, None if form is None else CardForm(form))
+        raise UnverifiedError(
+            f"the signature of key {_quoted(key_id)} is in the unknown form {_quoted(form)}"
+        )
+    return _ReadSignature(protected, signature, algorithm, key_id, None if form is None else CardForm(form))
 
 
-def _key_for(said: _Said, keys: Sequence[IssuerKey]) -> IssuerKey:
+def _key_for(signature: _ReadSignature, keys: Sequence[IssuerKey]) -> IssuerKey:
     for key in keys:
-        if key.key_id == said.key_id and key.fits(said.algorithm, said.key_id):
+        if key.key_id == signature.key_id and key.fits(signature.algorithm, signature.key_id):
             return key
-    if any(key.key_id == said.key_id for key in keys):
-        raise UnverifiedError(f"key {_shown(said.key_id)} does not sign with {said.algorithm}")
-    raise UnverifiedError(f"key {_shown(said.key_id)} is none of those that are trusted")
+    if any(key.key_id == signature.key_id for key in keys):
+        raise UnverifiedError(f"key {_quoted(signature.key_id)} does not sign with {signature.algorithm}")
+    raise UnverifiedError(f"key {_quoted(signature.key_id)} is none of those that are trusted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,22 +200,24 @@ def _readings(card: JsonObject, wanted: CardForm) -> Iterator[_Reading]:
         yield _Reading(form, inside, base64url_encode(canonical_bytes(inside)).decode())
 
 
-def _proof(card: JsonObject, said: _Said, key: IssuerKey, readings: Sequence[_Reading]) -> CardProof:
-    fitting = [one for one in readings if said.form in (None, one.form)]
+def _proof(
+    card: JsonObject, signature: _ReadSignature, key: IssuerKey, readings: Sequence[_Reading]
+) -> CardProof:
+    fitting = [reading for reading in readings if signature.form in (None, reading.form)]
     if not fitting:
         raise UnverifiedError(
-            f"key {_shown(said.key_id)} has signed it in the form of the SDKs only, which `form` does not take"
+            f"key {_quoted(signature.key_id)} has signed it in the form of the SDKs only, which `form` does not take"
         )
     for reading in fitting:
-        token = f"{said.protected}.{reading.payload}.{said.signature}"
+        token = f"{signature.protected}.{reading.payload}.{signature.signature}"
         try:
-            _JWS.decode_complete(token, key.public, algorithms=[said.algorithm])
+            _JWS.decode_complete(token, key.public, algorithms=[signature.algorithm])
         except (jwt.PyJWTError, ValueError, TypeError):
             continue
-        return CardProof(said.key_id, reading.form, reading.inside, tuple(outside(card, reading.inside)))
-    raise UnverifiedError(f"the signature of key {_shown(said.key_id)} does not fit the card")
+        return CardProof(signature.key_id, reading.form, reading.inside, tuple(outside(card, reading.inside)))
+    raise UnverifiedError(f"the signature of key {_quoted(signature.key_id)} does not fit the card")
 
 
-def _shown(value: object) -> str:
+def _quoted(value: object) -> str:
     """A text of a stranger, shortened and on one line."""
     return json.dumps(value, default=str)[:60]

@@ -45,10 +45,12 @@ def refusal_from(error: JsonObject, details: JsonValue) -> ErrorObject:
             continue
         if isinstance(named := detail.get("reason"), str):
             reason = named
-        found = detail.get("fieldViolations")
-        for one in found if isinstance(found, list) else ():
-            if isinstance(one, dict):
-                violations.append(Violation(str(one.get("field", "")), str(one.get("description", ""))))
+        listed = detail.get("fieldViolations")
+        for violation in listed if isinstance(listed, list) else ():
+            if isinstance(violation, dict):
+                violations.append(
+                    Violation(str(violation.get("field", "")), str(violation.get("description", "")))
+                )
     if (kind := KINDS.get(reason or "")) is not None:
         code = kind.jsonrpc_code
     return ErrorObject(

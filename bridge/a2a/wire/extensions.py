@@ -20,7 +20,7 @@ class ExtensionFilter:
         """`keys` maps a metadata key to the URI of its extension."""
         self._keys = dict(keys)
 
-    def shown(self, text: bytes, extensions: frozenset[str]) -> bytes:
+    def filtered(self, text: bytes, extensions: frozenset[str]) -> bytes:
         """A JSON text for a client with these active extensions; the same object if nothing is removed."""
         hidden = {key for key, uri in self._keys.items() if uri not in extensions and key.encode() in text}
         return to_json(_without(from_json(text), hidden)) if hidden else text
@@ -31,14 +31,14 @@ def _without(value: JsonValue, hidden: set[str]) -> JsonValue:
         return [_without(item, hidden) for item in value]
     if not isinstance(value, dict):
         return value
-    kept: dict[str, JsonValue] = {}
+    public: dict[str, JsonValue] = {}
     for name, item in value.items():
         if name == "metadata" and isinstance(item, dict):
             metadata = {key: inner for key, inner in item.items() if key not in hidden}
             if metadata:
-                kept[name] = metadata
+                public[name] = metadata
         elif name == "data":
-            kept[name] = item  # values of the user are not searched for metadata
+            public[name] = item  # values of the user are not searched for metadata
         else:
-            kept[name] = _without(item, hidden)
-    return kept
+            public[name] = _without(item, hidden)
+    return public

@@ -97,17 +97,17 @@ class _HermesSpelling(FirstSpelling):
     # Out
 
     def task(self, task: JsonObject) -> JsonObject:
-        said = super().task(task)
-        if "history" in said:
-            said["messages"] = said.pop("history")
-            said |= {} if self.calls_back else _with_callback(said)
-        return _with_progress(said, fraction_in(said.get("metadata")))
+        members = super().task(task)
+        if "history" in members:
+            members["messages"] = members.pop("history")
+            members |= {} if self.calls_back else _with_callback(members)
+        return _with_progress(members, fraction_in(members.get("metadata")))
 
     def status_update(self, update: JsonObject) -> JsonObject:
-        said = super().status_update(update)
-        if "contextId" in said:
-            said["sessionId"] = said.pop("contextId")
-        return said
+        members = super().status_update(update)
+        if "contextId" in members:
+            members["sessionId"] = members.pop("contextId")
+        return members
 
     # In
 
@@ -151,8 +151,8 @@ class _HermesEncoder(EventEncoder):
         if name == "message":
             held = self._spelling.message_as_task(held)
         elif name == "task":
-            kept = ("contextId", "status", "metadata")
-            update = {one: held[one] for one in kept if one in held}
+            names = ("contextId", "status", "metadata")
+            update = {name: held[name] for name in names if name in held}
             held = self._spelling.status_update({"taskId": held["id"], **update})
         elif name == "statusUpdate":
             held = self._spelling.status_update(held)
@@ -161,17 +161,17 @@ class _HermesEncoder(EventEncoder):
         return (self._line(held),)
 
     def _line(self, update: JsonObject) -> bytes:
-        found = fraction_in(update.get("metadata"))
-        self._fraction = self._fraction if found is None else found
-        said = _with_progress(update, self._fraction)
-        status = _object(said["status"])
+        fraction = fraction_in(update.get("metadata"))
+        self._fraction = self._fraction if fraction is None else fraction
+        event = _with_progress(update, self._fraction)
+        status = _object(event["status"])
         self.is_over = status["state"] in _CLOSING
-        said |= {"type": status["state"], "progress": status["progress"]}
+        event |= {"type": status["state"], "progress": status["progress"]}
         for name in ("message", "metadata"):
-            if len(line := to_json(said)) < EVENT_LIMIT_BYTES:
+            if len(line := to_json(event)) < EVENT_LIMIT_BYTES:
                 return line
-            said = _without(said, name)
-        return to_json(said)
+            event = _without(event, name)
+        return to_json(event)
 
 
 class _HermesDecoder(EventDecoder):
@@ -212,8 +212,8 @@ class Hermes(V0_3):
     def identified(self, params: JsonValue, new_id: Callable[[], str]) -> JsonValue:
         if not isinstance(params, dict) or (message := _message_in(params)) is None:
             return params
-        said = {"messageId": new_id(), **restored(message)}
-        return {**params, "message": said}
+        message_read = {"messageId": new_id(), **restored(message)}
+        return {**params, "message": message_read}
 
     def _params_from(self, operation: AnyOperation, params: JsonValue) -> JsonValue:
         if operation.request is not SendMessageRequest or not isinstance(params, dict):
@@ -226,23 +226,23 @@ class Hermes(V0_3):
             configuration["taskPushNotificationConfig"] = {"url": wished[_CALLBACK]}
         read["configuration"] = {**configuration, **_object(read.get(_CONFIGURATION))}
         if isinstance(message, dict):
-            said = (("taskId", task_id), ("contextId", context_id))
-            about: JsonObject = {name: item for name, item in said if item is not None}
-            if _CALLBACK in (asked := _object(read.get("metadata"))):
-                about["metadata"] = {**_object(message.get("metadata")), _CALLBACK: asked[_CALLBACK]}
+            ids = (("taskId", task_id), ("contextId", context_id))
+            about: JsonObject = {name: item for name, item in ids if item is not None}
+            if _CALLBACK in (metadata := _object(read.get("metadata"))):
+                about["metadata"] = {**_object(message.get("metadata")), _CALLBACK: metadata[_CALLBACK]}
             read["message"] = {"role": "ROLE_USER", **message, **about}
         return read
 
     def result(self, operation: Unary[RequestT, AnswerT], answer: AnswerT) -> bytes:
-        said = answer.to_object()
+        members = answer.to_object()
         if operation.answer is SendMessageResponse:
-            message = said.get("message")
+            message = members.get("message")
             is_task = not isinstance(message, dict)
-            said = _object(said["task"]) if is_task else self.spelling.message_as_task(_object(message))
-            return to_json(self.spelling.task(said) if is_task else said)
+            members = _object(members["task"]) if is_task else self.spelling.message_as_task(_object(message))
+            return to_json(self.spelling.task(members) if is_task else members)
         if operation is _MESSAGES:
-            return to_json(self.spelling.task(_with_last_message(said)).get("messages", []))
-        task = self.spelling.task(said)
+            return to_json(self.spelling.task(_with_last_message(members)).get("messages", []))
+        task = self.spelling.task(members)
         return to_json(task.get("artifacts", []) if operation is _ARTIFACTS else task)
 
     def writer(self, operation: Streamed[RequestT, AnswerT]) -> EventEncoder:  # noqa: ARG002 - one for all
@@ -256,7 +256,11 @@ class Hermes(V0_3):
 
     def card(self, card: AgentCard) -> AgentCard:
         card = older_card.with_authentication(card)
-        urls = [one.url for one in card.supported_interfaces if one.protocol_binding == HTTP_JSON]
+        urls = [
+            interface.url
+            for interface in card.supported_interfaces
+            if interface.protocol_binding == HTTP_JSON
+        ]
         extra = card.model_extra or {}
         return card.model_copy(update={"url": urls[0], **extra}) if urls else card
 
@@ -295,13 +299,13 @@ class Hermes(V0_3):
             return {}
         task = _object(value["task"]) if _holds_task(value) else value
         task_id = task.get("id") or params.get("taskId") or params.get("id")
-        asked: JsonObject = {"id": task_id}
+        query: JsonObject = {"id": task_id}
         if "status" not in task:
             can_be_read = operation is not operations.GET_TASK and task is value and task_id is not None
-            return {"task": (operations.GET_TASK, asked)} if can_be_read else {}
+            return {"task": (operations.GET_TASK, query)} if can_be_read else {}
         if task is not value or _state_in(task) not in _CLOSING:
             return {}
-        return {name: (read, asked) for name, read in _LISTS.items() if name not in task}
+        return {name: (read, query) for name, read in _LISTS.items() if name not in task}
 
     def answer_from(
         self, operation: Unary[RequestT, AnswerT], value: JsonValue, reading: ExchangeReading | None = None
@@ -355,11 +359,13 @@ def _with_metadata(params: JsonObject) -> JsonObject:
 
 def _with_callback(task: JsonObject) -> JsonObject:
     """The metadata of a task. If its client gave a `callback_url`, they say that it is not called."""
-    said = [_object(_object(one).get("metadata")) for one in _list_in(task["messages"], "messages")]
-    asked = [metadata[_CALLBACK] for metadata in said if _CALLBACK in metadata]
-    if not asked:
+    metadata_of_all = [
+        _object(_object(message).get("metadata")) for message in _list_in(task["messages"], "messages")
+    ]
+    callbacks = [metadata[_CALLBACK] for metadata in metadata_of_all if _CALLBACK in metadata]
+    if not callbacks:
         return {}
-    return {"metadata": {**_object(task.get("metadata")), _CALLBACK: asked[-1], _UNDELIVERED: False}}
+    return {"metadata": {**_object(task.get("metadata")), _CALLBACK: callbacks[-1], _UNDELIVERED: False}}
 
 
 def _with_progress(value: JsonObject, fraction: float | None) -> JsonObject:
@@ -373,7 +379,7 @@ def _with_last_message(task: JsonObject) -> JsonObject:
     """A task whose history ends with the message of its status, so that a client that reads only messages sees a
     question."""
     history, message = _list_in(task.get("history"), ""), _object(_object(task["status"]).get("message"))
-    if not message or any(_object(one).get("messageId") == message["messageId"] for one in history):
+    if not message or any(_object(earlier).get("messageId") == message["messageId"] for earlier in history):
         return task
     return {**task, "history": [*history, {**message}]}
 
@@ -385,15 +391,15 @@ def _with_words(task: JsonObject) -> JsonObject:
     An open question is removed from the history. If the history has an answer already, the question stays there, too.
     """
     status, history, state = _object(task.get("status")), _list_in(task.get("history"), ""), _state_in(task)
-    said = [one for one in history if _object(one).get("role") == "agent"]
-    is_last = bool(said) and said[-1] is history[-1]
+    agent_messages = [message for message in history if _object(message).get("role") == "agent"]
+    is_last = bool(agent_messages) and agent_messages[-1] is history[-1]
     has_given = state == _DONE and bool(task.get("artifacts"))
-    if state not in _CLOSING or "message" in status or not said or has_given:
+    if state not in _CLOSING or "message" in status or not agent_messages or has_given:
         return task
     if state in _ENDED:
-        return {**task, "status": {**status, "message": {**_object(said[-1])}}} if is_last else task
-    kept = history[:-1] if is_last else history
-    return {**task, "status": {**status, "message": {**_object(said[-1])}}, "history": kept}
+        return {**task, "status": {**status, "message": {**_object(agent_messages[-1])}}} if is_last else task
+    rest = history[:-1] if is_last else history
+    return {**task, "status": {**status, "message": {**_object(agent_messages[-1])}}, "history": rest}
 
 
 def _status_in(value: JsonObject) -> JsonObject:
@@ -407,10 +413,10 @@ def _status_in(value: JsonObject) -> JsonObject:
     read: JsonObject = {name: item for name, item in status.items() if name != "progress"}
     if isinstance(words := read.get("message"), str):
         read["message"] = {"role": "agent", "parts": [{"type": "text", "text": words}]}
-    said: JsonObject = {**value, "status": read}
+    members: JsonObject = {**value, "status": read}
     if (metadata := with_fraction(value.get("metadata"), progress)) is not None:
-        said["metadata"] = metadata
-    return said
+        members["metadata"] = metadata
+    return members
 
 
 _TYPES: Final = frozenset(FirstSpelling.states.values())
@@ -419,7 +425,7 @@ _TYPES: Final = frozenset(FirstSpelling.states.values())
 def _without(event: JsonObject, name: str) -> JsonObject:
     """An event without a field of its status, and with a note that says so."""
     metadata = with_note(event.get("metadata") if name == "message" else None, {_LEFT_OUT: [name]})
-    status = {one: item for one, item in _object(event["status"]).items() if one != name}
+    status = {key: item for key, item in _object(event["status"]).items() if key != name}
     return {**event, "status": status, "metadata": metadata}
 
 

@@ -30,9 +30,9 @@ class JsonRpcCall:
 def id_of(payload: JsonValue) -> RequestId:
     """The id of a request, even of an invalid one; None if it has no valid id."""
     if isinstance(payload, dict):
-        found = payload.get("id")
-        if isinstance(found, str | int | float) and not isinstance(found, bool):
-            return found
+        request_id = payload.get("id")
+        if isinstance(request_id, str | int | float) and not isinstance(request_id, bool):
+            return request_id
     return None
 
 

@@ -80,11 +80,11 @@ def _names_url(card: JsonObject) -> bool:
 
 def with_authentication(card: AgentCard) -> AgentCard:
     """The card with the field `authentication` of the first generation: the names of its security schemes."""
-    kinds = [_flat(one) for one in (card.security_schemes or {}).values()]
+    kinds = [_flat(scheme) for scheme in (card.security_schemes or {}).values()]
     names = [
-        str(one["scheme"]).capitalize() if one["type"] == "http" else _FIRST_NAMES[str(one["type"])]
-        for one in kinds
-        if one
+        str(scheme["scheme"]).capitalize() if scheme["type"] == "http" else _FIRST_NAMES[str(scheme["type"])]
+        for scheme in kinds
+        if scheme
     ]
     if not names or "authentication" in (card.model_extra or {}):
         return card
@@ -102,16 +102,16 @@ def read_first(card: JsonObject, version: str) -> JsonObject:
     converted: JsonObject = {"capabilities": {}, **present, "supportedInterfaces": [interface]}
     named = _object(present.get("authentication")).get("schemes")
     schemes = [str(name).lower() for name in named] if isinstance(named, list) else []
-    if found := [name for name in schemes if name in ("bearer", "basic")]:
-        converted["securitySchemes"] = {name: {"httpAuthSecurityScheme": {"scheme": name}} for name in found}
-        converted["securityRequirements"] = [{"schemes": {name: {"list": []}}} for name in found]
+    if names := [name for name in schemes if name in ("bearer", "basic")]:
+        converted["securitySchemes"] = {name: {"httpAuthSecurityScheme": {"scheme": name}} for name in names}
+        converted["securityRequirements"] = [{"schemes": {name: {"list": []}}} for name in names]
     return converted
 
 
 def merged(card: AgentCard, version: str, bindings: Sequence[str]) -> AgentCard:
     """The card with the fields of an older version. The interfaces of that version are the card's first interface for
     each of these bindings."""
-    known = {one.protocol_binding: one.url for one in reversed(card.supported_interfaces)}
+    known = {interface.protocol_binding: interface.url for interface in reversed(card.supported_interfaces)}
     urls = {binding: known[binding] for binding in bindings if binding in known}
     if not urls:
         return card
@@ -141,8 +141,8 @@ def read(card: JsonObject, version: str) -> JsonObject:
     """A card of 0.3 in the form of 1.0. Fields that 1.0 does not have stay in it."""
     preferred: JsonObject = {"url": card["url"], "transport": card.get("preferredTransport") or JSONRPC}
     interfaces: list[JsonValue] = []
-    for one in [preferred, *_several(card.get("additionalInterfaces"))]:
-        transport = _interface(one, version)
+    for interface in [preferred, *_several(card.get("additionalInterfaces"))]:
+        transport = _interface(interface, version)
         if transport not in interfaces:
             interfaces.append(transport)
     present: JsonObject = {name: item for name, item in card.items() if item is not None}
@@ -153,11 +153,11 @@ def read(card: JsonObject, version: str) -> JsonObject:
         converted["capabilities"] = {**_object(present["capabilities"]), "extendedAgentCard": True}
     if isinstance(schemes := present.get("securitySchemes"), dict):
         converted["securitySchemes"] = {
-            name: _wrapped(one) if isinstance(one, dict) else one for name, one in schemes.items()
+            name: _wrapped(scheme) if isinstance(scheme, dict) else scheme for name, scheme in schemes.items()
         }
     if isinstance(skills := present.get("skills"), list):
         converted["skills"] = [
-            {**one, **_requirements(one)} if isinstance(one, dict) else one for one in skills
+            {**skill, **_requirements(skill)} if isinstance(skill, dict) else skill for skill in skills
         ]
     return converted
 
@@ -193,7 +193,7 @@ def _security(card: AgentCard) -> dict[str, object]:
     fields: dict[str, object] = {"skills": skills}
     if card.security_schemes:
         fields["security_schemes"] = {
-            name: {**one, **_flat(one)} for name, one in card.security_schemes.items()
+            name: {**scheme, **_flat(scheme)} for name, scheme in card.security_schemes.items()
         }
     if card.security_requirements:
         fields["security"] = _flat_requirements(card.security_requirements)
@@ -220,7 +220,8 @@ def _wrapped(scheme: JsonObject) -> JsonObject:
 
 def _flat_requirements(requirements: Sequence[SecurityRequirement] | None) -> list[JsonValue]:
     return [
-        {name: scopes.get("list", []) for name, scopes in one.schemes.items()} for one in requirements or ()
+        {name: scopes.get("list", []) for name, scopes in requirement.schemes.items()}
+        for requirement in requirements or ()
     ]
 
 
@@ -231,10 +232,10 @@ def _requirements(value: JsonObject) -> JsonObject:
         return {}
     return {
         "securityRequirements": [
-            {"schemes": {name: {"list": scopes} for name, scopes in one.items()}}
-            if isinstance(one, dict)
-            else one
-            for one in _several(security)
+            {"schemes": {name: {"list": scopes} for name, scopes in requirement.items()}}
+            if isinstance(requirement, dict)
+            else requirement
+            for requirement in _several(security)
         ]
     }
 

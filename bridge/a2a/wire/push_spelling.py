@@ -76,13 +76,13 @@ class JsonPushSpelling:
     def answer(self, operation: AnyOperation, answer: JsonObject) -> JsonValue:
         """The answer of an operation on configs."""
         if operation is operations.LIST_PUSH_CONFIGS:
-            return [self.config(one) for one in _objects(answer.get("configs"))]
+            return [self.config(config) for config in _objects(answer.get("configs"))]
         return None if operation is operations.DELETE_PUSH_CONFIG else self.config(answer)
 
     def answer_from(self, operation: AnyOperation, value: JsonValue) -> JsonValue:
         """The reverse of `answer`."""
         if operation is operations.LIST_PUSH_CONFIGS:
-            return {"configs": [self.config_from(one) for one in _objects(value)]}
+            return {"configs": [self.config_from(config) for config in _objects(value)]}
         if operation is operations.DELETE_PUSH_CONFIG:
             return {}
         return self.config_from(value) if isinstance(value, dict) else value
@@ -123,18 +123,21 @@ class ProtoPushSpelling(JsonPushSpelling):
             return params
         task_id = params.get("taskId", "")
         config_id: JsonObject = {"configId": params["id"]} if params.get("id") else {}
-        said = self.config(params)
-        return {"taskId": task_id, "parent": f"tasks/{task_id}", **config_id, "config": said}
+        config = self.config(params)
+        return {"taskId": task_id, "parent": f"tasks/{task_id}", **config_id, "config": config}
 
     def answer(self, operation: AnyOperation, answer: JsonObject) -> JsonValue:
         if operation is operations.LIST_PUSH_CONFIGS:
-            configs: list[JsonValue] = [self.config(one) for one in _objects(answer.get("configs"))]
+            configs: list[JsonValue] = [self.config(config) for config in _objects(answer.get("configs"))]
             return {"configs": configs, "nextPageToken": answer.get("nextPageToken", "")}
         return {} if operation is operations.DELETE_PUSH_CONFIG else self.config(answer)
 
     def answer_from(self, operation: AnyOperation, value: JsonValue) -> JsonValue:
         if operation is operations.LIST_PUSH_CONFIGS and isinstance(value, dict):
-            return {**value, "configs": [self.config_from(one) for one in _objects(value.get("configs"))]}
+            return {
+                **value,
+                "configs": [self.config_from(config) for config in _objects(value.get("configs"))],
+            }
         return super().answer_from(operation, value)
 
     def config(self, config: JsonObject) -> JsonObject:
@@ -151,4 +154,4 @@ class ProtoPushSpelling(JsonPushSpelling):
 
 
 def _objects(value: JsonValue) -> list[JsonObject]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

@@ -136,7 +136,7 @@ class ExchangeReading:
                     return event.to_object()
             return None
         if model is ListTasksResponse and isinstance(listed := value.get("tasks"), list):
-            tasks: list[JsonValue] = [task for one in listed if (task := self._listed(one)) is not None]
+            tasks: list[JsonValue] = [task for item in listed if (task := self._listed(item)) is not None]
             sizes: JsonObject = {"nextPageToken": "", "pageSize": len(tasks), "totalSize": len(listed)}
             read = {**sizes, **self._fields(model, {**value, "tasks": tasks}, "the list", {})}
             total = read["totalSize"]
@@ -166,7 +166,7 @@ class ExchangeReading:
             "artifactUpdate": self._artifact_update,
         }
         read = _by_alias(StreamResponse, value) if isinstance(value, dict) else {}
-        held = [(name, one) for name in payloads if isinstance(one := read.get(name), dict)]
+        held = [(name, member) for name in payloads if isinstance(member := read.get(name), dict)]
         if not held:
             self.note(f"an event of a kind that is not known: {shortened_json(value)}")
         for name in payloads:
@@ -185,8 +185,8 @@ class ExchangeReading:
         where = f"task {task_id}"
         nested: Mapping[str, _Mend] = {
             "status": self._status,
-            "artifacts": lambda given: self._each(given, self._artifact),
-            "history": lambda given: self._each(given, self._message_if_any),
+            "artifacts": lambda artifacts: self._each(artifacts, self._artifact),
+            "history": lambda history: self._each(history, self._message_if_any),
         }
         read = self._fields(Task, value, where, nested)
         context_id = _named_inside(read, "contextId") or self._context_id
@@ -220,8 +220,8 @@ class ExchangeReading:
     def _artifact_update(self, value: JsonObject) -> JsonObject | None:
         is_more = value.get("append") is True
 
-        def artifact(given: JsonValue) -> JsonValue:
-            return self._artifact(given, self._artifact_id if is_more else "")
+        def artifact(value: JsonValue) -> JsonValue:
+            return self._artifact(value, self._artifact_id if is_more else "")
 
         read = self._fields(TaskArtifactUpdateEvent, value, "an artifact update", {"artifact": artifact})
         # An update without parts only says that the artifact is complete.
@@ -272,7 +272,7 @@ class ExchangeReading:
         where = f"message {message_id}"
         nested: Mapping[str, _Mend] = {
             "role": self._role_of,
-            "parts": lambda given: self._parts(given, where),
+            "parts": lambda parts: self._parts(parts, where),
         }
         read = self._fields(Message, value, where, nested)
         is_echo = message_id == self._message_id
@@ -290,7 +290,7 @@ class ExchangeReading:
             return None
         artifact_id = _text(value.get("artifactId") or value.get("artifact_id")) or unnamed or self._new_id()
         where = f"artifact {artifact_id}"
-        nested: Mapping[str, _Mend] = {"parts": lambda given: self._parts(given, where)}
+        nested: Mapping[str, _Mend] = {"parts": lambda parts: self._parts(parts, where)}
         read = self._fields(Artifact, value, where, nested)
         return {**read, "artifactId": artifact_id} if read.get("parts") else None
 
@@ -298,8 +298,8 @@ class ExchangeReading:
         listed = value if isinstance(value, list) else [value] if value else []
         return [
             part
-            for number, one in enumerate(listed, 1)
-            for part in self._part(one, f"part {number} of {where}")
+            for number, item in enumerate(listed, 1)
+            for part in self._part(item, f"part {number} of {where}")
         ]
 
     def _part(self, value: JsonValue, where: str) -> Iterator[JsonObject]:
@@ -313,18 +313,18 @@ class ExchangeReading:
             return
         held = {name: value[name] for name in _CONTENTS if value.get(name) not in (None, "")}
         beside = {name: item for name, item in value.items() if name not in _CONTENTS and item is not None}
-        found = 0
+        count = 0
         for name, item in held.items():
-            one = self._fields(Part, {**beside, name: item}, where, {})
-            if name in one:
-                found += 1
-                yield one
+            fields = self._fields(Part, {**beside, name: item}, where, {})
+            if name in fields:
+                count += 1
+                yield fields
         unknown = {name: item for name, item in beside.items() if name not in _BESIDE and item}
-        if not found and (unknown or held):
+        if not count and (unknown or held):
             words = f"{where} is of a kind that cannot be read and is left out: {shortened_json(value)}"
             self.note(words)
             yield {"text": f"[{words[0].upper()}{words[1:]}]", "metadata": {UNREAD: _whole(words)}}
-        elif not found:
+        elif not count:
             self.note(f"{where} has no content")
 
     # Fields
@@ -334,19 +334,19 @@ class ExchangeReading:
     ) -> JsonObject:
         """See `fields_alone`. Fields that are left out are noted."""
 
-        def note(name: str, given: JsonValue) -> None:
-            self.note(f"{name} of {where} cannot be read: {shortened_json(given)}")
+        def note(name: str, value: JsonValue) -> None:
+            self.note(f"{name} of {where} cannot be read: {shortened_json(value)}")
 
         return fields_alone(model, value, nested, note)
 
     def _each(self, value: JsonValue, mend: _Mend) -> JsonValue:
         """The readable items of a list. A value that is not a list counts as its only item."""
         read: list[JsonValue] = []
-        for one in value if isinstance(value, list) else [value]:
-            if (mended := mend(one)) is not None:
+        for item in value if isinstance(value, list) else [value]:
+            if (mended := mend(item)) is not None:
                 read.append(mended)
-            elif one and not isinstance(one, dict):
-                self.note(f"what is left out cannot be read: {shortened_json(one)}")
+            elif item and not isinstance(item, dict):
+                self.note(f"what is left out cannot be read: {shortened_json(item)}")
         return read
 
     def _new_id(self) -> str:
@@ -372,17 +372,17 @@ def fields_alone(
     field that is left out.
     """
     read: JsonObject = {}
-    for name, given in _by_alias(model, value).items():
-        if given is None and name != "data":
+    for name, item in _by_alias(model, value).items():
+        if item is None and name != "data":
             continue
         adapter = _adapters_of(model).get(name)
-        if adapter is None or _takes(adapter, given):
-            read[name] = given
+        if adapter is None or _takes(adapter, item):
+            read[name] = item
         elif name in nested:
-            if (mended := nested[name](given)) is not None:
+            if (mended := nested[name](item)) is not None:
                 read[name] = mended
-        elif given != "":
-            note(name, given)
+        elif item != "":
+            note(name, item)
     return read
 
 
@@ -397,7 +397,9 @@ def _named_inside(value: JsonObject, name: str) -> str:
     history = value.get("history")
     inside = [value, *(history if isinstance(history, list) else ())]
     inside.append(status.get("message") if isinstance(status, dict) else None)
-    return next((found for one in inside if isinstance(one, dict) and (found := _text(one.get(name)))), "")
+    return next(
+        (name_read for item in inside if isinstance(item, dict) and (name_read := _text(item.get(name)))), ""
+    )
 
 
 def _text(value: JsonValue) -> str:
@@ -453,7 +455,7 @@ def _uncut(value: JsonValue, halves: dict[str, str] | None) -> JsonValue:
     if isinstance(value, str):
         return _whole(value)
     if isinstance(value, list):
-        return [_uncut(one, halves) for one in value]
+        return [_uncut(item, halves) for item in value]
     if not isinstance(value, dict):
         return value
     if isinstance(parts := value.get("parts"), list):

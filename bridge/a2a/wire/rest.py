@@ -76,15 +76,15 @@ class OperationRoutes:
 
     def has(self, path: str) -> bool:
         """Whether a path has a route, for any verb."""
-        return any(one.pattern.fullmatch(path) for one in self.routes)
+        return any(route.pattern.fullmatch(path) for route in self.routes)
 
     def takes(self, verb: str, path: str) -> bool:
         """Whether a path has a route for a verb."""
-        return any(verb in one.verbs and one.pattern.fullmatch(path) for one in self.routes)
+        return any(verb in route.verbs and route.pattern.fullmatch(path) for route in self.routes)
 
     def serves(self, operation: AnyOperation) -> bool:
         """Whether an operation has a route."""
-        return any(one.operation is operation for one in self.routes)
+        return any(route.operation is operation for route in self.routes)
 
     def match(self, verb: str, path: str) -> tuple[AnyOperation, dict[str, str]]:
         """The operation for a verb and a path, and the fields in the path.
@@ -93,13 +93,13 @@ class OperationRoutes:
             A2AError: METHOD_NOT_FOUND (404) for an unknown path, METHOD_NOT_ALLOWED (405) for another verb.
         """
         allowed: list[str] = []
-        for one in self.routes:
-            found = one.pattern.fullmatch(path)
-            if found is None:
+        for route in self.routes:
+            path_match = route.pattern.fullmatch(path)
+            if path_match is None:
                 continue
-            if verb in one.verbs:
-                return one.operation, found.groupdict()
-            allowed += one.verbs
+            if verb in route.verbs:
+                return route.operation, path_match.groupdict()
+            allowed += route.verbs
         if allowed:
             verbs = ", ".join(sorted(set(allowed)))
             raise A2AError(
@@ -138,12 +138,12 @@ class OperationRoutes:
         Fields that are not in the path go into the body of a POST, or into the query of another verb. A tenant comes
         first in the path, as in the additional bindings of the proto, and is also in a body.
         """
-        found = next((one for one in self.routes if one.operation is operation), None)
-        if found is None:
+        route = next((route for route in self.routes if route.operation is operation), None)
+        if route is None:
             return None
-        verb, rest = found.verbs[0], dict(params)
-        quoted = {name: quote(str(rest.pop(name)), safe="") for name in found.fields}
-        path = found.template.format_map(quoted)
+        verb, rest = route.verbs[0], dict(params)
+        quoted = {name: quote(str(rest.pop(name)), safe="") for name in route.fields}
+        path = route.template.format_map(quoted)
         if tenant := rest.get("tenant"):
             path = f"/{quote(str(tenant), safe='')}{path}"
         if verb == "POST":

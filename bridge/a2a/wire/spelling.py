@@ -62,15 +62,15 @@ class Spelling(ABC):
 
     def __init__(self) -> None:
         parts = _each(self.part)
-        status = {"state": _renaming(self.states), "message": _one(self.message)}
+        status = {"state": _renaming(self.states), "message": _if_object(self.message)}
         self._message_changes = {"role": _renaming(self.roles), "parts": parts}
         self._artifact_changes = {"parts": parts}
         self._task_changes = {
-            "status": _one(lambda value: _change(value, status)),
+            "status": _if_object(lambda value: _change(value, status)),
             "artifacts": _each(self.artifact),
             "history": _each(self.message),
         }
-        self._update_changes = {"status": self._task_changes["status"], "artifact": _one(self.artifact)}
+        self._update_changes = {"status": self._task_changes["status"], "artifact": _if_object(self.artifact)}
 
     # Writing: objects of `model` as plain JSON, which are changed in place
 
@@ -124,12 +124,12 @@ class Spelling(ABC):
 
     def field(self, field: str) -> str:
         """The path of a request's field, in the names of this spelling."""
-        found = _OF_PART.fullmatch(field)
-        if found is None:
+        match = _OF_PART.fullmatch(field)
+        if match is None:
             return field
-        name = found["field"] or ""
+        name = match["field"] or ""
         older = f"file.{self.file_names[name]}" if name in self.file_names else name
-        return f"message.{self.parts_name}{found['at'] or ''}.{older}".removesuffix(".")
+        return f"message.{self.parts_name}{match['at'] or ''}.{older}".removesuffix(".")
 
     def event_from(self, value: JsonValue) -> JsonValue:
         """A StreamResponse or a SendMessageResponse, whose payload may come without a wrapper."""
@@ -164,7 +164,7 @@ class Spelling(ABC):
         read = restored(_without_kind(value))
         # The end of the stream shows which event is the last one.
         read.pop("final", None)
-        return self._with_status_from(_changed(read, {"artifact": _one(self._artifact_from)}))
+        return self._with_status_from(_changed(read, {"artifact": _if_object(self._artifact_from)}))
 
     def _artifact_from(self, artifact: JsonObject) -> JsonObject:
         return _changed(restored(artifact), {"parts": _each(self.part_from)})
@@ -182,7 +182,7 @@ class Spelling(ABC):
         return {**value, "status": {**read, "state": state}, "metadata": {**metadata, **note}}
 
     def _history_from(self, value: JsonValue) -> JsonValue:
-        return [self.message_from(one) for one in value] if isinstance(value, list) else value
+        return [self.message_from(message) for message in value] if isinstance(value, list) else value
 
 
 def noted(value: JsonObject, fields: frozenset[str] | None) -> JsonObject:
@@ -190,8 +190,8 @@ def noted(value: JsonObject, fields: frozenset[str] | None) -> JsonObject:
     if fields is None or value.keys() <= fields:
         return value
     note = {name: item for name, item in value.items() if name not in fields}
-    kept = {name: item for name, item in value.items() if name in fields}
-    return {**kept, "metadata": with_note(value.get("metadata"), note)}
+    known = {name: item for name, item in value.items() if name in fields}
+    return {**known, "metadata": with_note(value.get("metadata"), note)}
 
 
 def restored(value: JsonObject) -> JsonObject:
@@ -239,7 +239,7 @@ def _changed(value: JsonObject, changes: Mapping[str, Callable[[JsonValue], Json
     return _change(dict(value), changes)
 
 
-def _one(change: Change) -> Callable[[JsonValue], JsonValue]:
+def _if_object(change: Change) -> Callable[[JsonValue], JsonValue]:
     return lambda value: change(value) if isinstance(value, dict) else value
 
 
@@ -247,7 +247,7 @@ def _each(change: Change) -> Callable[[JsonValue], JsonValue]:
     def changed(value: JsonValue) -> JsonValue:
         if not isinstance(value, list):
             return value
-        return [change(one) if isinstance(one, dict) else one for one in value]
+        return [change(item) if isinstance(item, dict) else item for item in value]
 
     return changed
 

@@ -68,7 +68,7 @@ def normalized_task_page(value: JsonValue) -> JsonValue:
     listed = value.get("tasks")
     if not isinstance(listed, list | None):
         return value
-    tasks = [_task(one) for one in listed or ()]
+    tasks = [_task(task) for task in listed or ()]
     sizes: JsonObject = {"nextPageToken": "", "pageSize": len(tasks), "totalSize": len(tasks)}
     return {**sizes, **value, "tasks": tasks}
 
@@ -103,7 +103,9 @@ def _task(value: JsonValue) -> JsonValue:
     if isinstance(history := value.get("history"), list):
         changed["history"] = [message_from(message) for message in history]
     if isinstance(artifacts := value.get("artifacts"), list):
-        changed["artifacts"] = [_with_parts(one) if isinstance(one, dict) else one for one in artifacts]
+        changed["artifacts"] = [
+            _with_parts(artifact) if isinstance(artifact, dict) else artifact for artifact in artifacts
+        ]
     return changed
 
 
@@ -117,9 +119,9 @@ def _with_parts(value: JsonObject) -> JsonObject:
     """The object with its files as parts of 1.0. If it has no files of 0.3 and no `data:` URLs, this is the same
     object."""
     parts = value.get("parts")
-    if not isinstance(parts, list) or not any(isinstance(one, dict) and _is_odd(one) for one in parts):
+    if not isinstance(parts, list) or not any(isinstance(part, dict) and _is_odd(part) for part in parts):
         return value
-    return {**value, "parts": [file_in(one) if isinstance(one, dict) else one for one in parts]}
+    return {**value, "parts": [file_in(part) if isinstance(part, dict) else part for part in parts]}
 
 
 def _is_odd(part: JsonObject) -> bool:

@@ -140,7 +140,7 @@ class FirstSpelling(JsonSpelling):
         return super().part_from(read)
 
     def field(self, field: str) -> str:
-        older = next((one for one in _FIELDS if field == one or field.startswith(f"{one}.")), None)
+        older = next((name for name in _FIELDS if field == name or field.startswith(f"{name}.")), None)
         return super().field(field) if older is None else _FIELDS[older] + field.removeprefix(older)
 
     def event_from(self, value: JsonValue) -> JsonValue:
@@ -494,9 +494,9 @@ def _joined(parts: JsonValue, more: JsonValue) -> JsonValue:
 def _gone_on(part: JsonValue, more: JsonValue) -> list[JsonValue]:
     """A part and the next part. They are one part if both are texts whose other fields are equal."""
     if isinstance(part, dict) and isinstance(more, dict) and {**part, "text": ""} == {**more, "text": ""}:
-        one, other = part.get("text"), more.get("text")
-        if isinstance(one, str) and isinstance(other, str):
-            return [{**part, "text": one + other}]
+        first, other = part.get("text"), more.get("text")
+        if isinstance(first, str) and isinstance(other, str):
+            return [{**part, "text": first + other}]
     return [part, more]
 
 

@@ -165,8 +165,8 @@ class V0_3(Dialect):
 
     def _params_from(self, operation: AnyOperation, params: JsonValue) -> JsonValue:
         if operation in PUSH and isinstance(params, dict):
-            asked = self.push_spelling.request_from(operation, params)
-            return {**asked, **self._of_webhooks} if operation is operations.CREATE_PUSH_CONFIG else asked
+            request = self.push_spelling.request_from(operation, params)
+            return {**request, **self._of_webhooks} if operation is operations.CREATE_PUSH_CONFIG else request
         if operation.request is not SendMessageRequest or not isinstance(params, dict):
             return params
         configuration = params.get("configuration")
@@ -190,8 +190,8 @@ class V0_3(Dialect):
         if read.get("acceptedOutputModes") == []:
             del read["acceptedOutputModes"]
         if (push := read.pop(self.push_name, None)) is not None:
-            asked = {**push_in(push), **self._of_webhooks} if isinstance(push, dict) else push
-            read["taskPushNotificationConfig"] = asked
+            config = {**push_in(push), **self._of_webhooks} if isinstance(push, dict) else push
+            read["taskPushNotificationConfig"] = config
         return read
 
     def result(self, operation: Unary[RequestT, AnswerT], answer: AnswerT) -> bytes:
@@ -212,15 +212,15 @@ class V0_3(Dialect):
         return _SpellingWriter(self)
 
     def jsonrpc_error(self, error: A2AError) -> JsonObject:
-        said = error.spelled({name: self._spelled(name) for name in error.names})
-        return {"code": said.kind.jsonrpc_code, "message": str(said), "data": [*said.details()]}
+        spelled = error.spelled({name: self._spelled(name) for name in error.names})
+        return {"code": spelled.kind.jsonrpc_code, "message": str(spelled), "data": [*spelled.details()]}
 
     def _spelled(self, name: str) -> str:
         """A state, a role, an operation or the path of a field in the spelling of this version."""
         methods = {operation.name: method for method, operation in self.methods.items()}
-        said = {**self.spelling.states, **self.spelling.roles, **methods}.get(name)
+        spelling = {**self.spelling.states, **self.spelling.roles, **methods}.get(name)
         push_field = "configuration.taskPushNotificationConfig"
-        return said or self.spelling.field(name.replace(push_field, f"configuration.{self.push_name}"))
+        return spelling or self.spelling.field(name.replace(push_field, f"configuration.{self.push_name}"))
 
     def http_error(self, error: A2AError) -> bytes:
         return to_json(self.jsonrpc_error(error))

@@ -140,7 +140,7 @@ def _by_json_names(value: JsonValue) -> JsonValue:
     if not isinstance(value, dict):
         return value
     layer = [value, *(item for item in value.values() if isinstance(item, dict))]
-    return value if all(_JSON_NAMES.keys().isdisjoint(one) for one in layer) else _renamed(value)
+    return value if all(_JSON_NAMES.keys().isdisjoint(level) for level in layer) else _renamed(value)
 
 
 def _renamed(value: JsonValue) -> JsonValue:

@@ -62,7 +62,9 @@ class Versions:
         self.is_told = is_told
         self._merges_cards = merges_cards
         self._dialects = tuple(dialects)
-        self._spoken = {(one.version, binding): one for one in dialects for binding in one.bindings}
+        self._spoken = {
+            (dialect.version, binding): dialect for dialect in dialects for binding in dialect.bindings
+        }
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -74,7 +76,9 @@ class Versions:
     @property
     def serves_older_card(self) -> bool:
         """Whether the card is also served at the path that clients before 0.3 use."""
-        return len(self.names) > 1 and (self._merges_cards or any(one.is_added for one in self._dialects))
+        return len(self.names) > 1 and (
+            self._merges_cards or any(dialect.is_added for dialect in self._dialects)
+        )
 
     @property
     def extensions_headers(self) -> tuple[str, ...]:
@@ -94,21 +98,21 @@ class Versions:
                 card = dialect.card(card)
         return card
 
-    def find(self, asked: str | None, binding: str) -> Dialect | None:
+    def find(self, requested: str | None, binding: str) -> Dialect | None:
         """The dialect of a version in a binding; None if it is not supported."""
-        version = (asked or "").strip() or _ASSUMED
-        found = _VERSION.fullmatch(version)
-        return self._spoken.get((found[1] if found else version, binding.upper()))
+        version = (requested or "").strip() or _ASSUMED
+        match = _VERSION.fullmatch(version)
+        return self._spoken.get((match[1] if match else version, binding.upper()))
 
-    def require(self, asked: str | None, binding: str) -> Dialect:
+    def require(self, value: str | None, binding: str) -> Dialect:
         """The dialect that a client asks for by header or query parameter.
 
         Raises:
             A2AError: VERSION_NOT_SUPPORTED, with the supported versions.
         """
-        if (dialect := self.find(asked, binding)) is not None:
+        if (dialect := self.find(value, binding)) is not None:
             return dialect
-        requested = (asked or "").strip()
+        requested = (value or "").strip()
         served = ", ".join(dict.fromkeys(version for version, spoken in self._spoken if spoken == binding))
         reason = (
             f"version {requested}"
@@ -121,50 +125,52 @@ class Versions:
             metadata={"requested": requested or _ASSUMED, "supported": served},
         )
 
-    def called(self, asked: str | None, method: str) -> tuple[Dialect, AnyOperation]:
+    def called(self, version: str | None, method: str) -> tuple[Dialect, AnyOperation]:
         """The dialect and the operation of a JSON-RPC call.
 
         Raises:
             A2AError: VERSION_NOT_SUPPORTED; or METHOD_NOT_FOUND, with the version that has the method, if any.
         """
-        dialect = self.require(asked, JSONRPC)
+        dialect = self.require(version, JSONRPC)
         if (operation := dialect.methods.get(method)) is not None:
             return dialect, operation
-        if (naming := self.naming(asked, method)) is not None:
+        if (naming := self.naming(version, method)) is not None:
             return naming
-        others = [one.version for one in self._dialects if method in one.methods]
+        others = [dialect.version for dialect in self._dialects if method in dialect.methods]
         words = f"There is no method {echoed(method)!r}"
-        raise _not_found(words, asked, others) if others else A2AError(METHOD_NOT_FOUND, words)
+        raise _not_found(words, version, others) if others else A2AError(METHOD_NOT_FOUND, words)
 
-    def naming(self, asked: str | None, method: str) -> tuple[Dialect, AnyOperation] | None:
+    def naming(self, version: str | None, method: str) -> tuple[Dialect, AnyOperation] | None:
         """The dialect and the operation of a JSON-RPC call in the generation whose clients name tasks; None if the call
         names a version, or the method is unknown there."""
-        dialect = self._otherwise(asked, JSONRPC)
+        dialect = self._otherwise(version, JSONRPC)
         operation = dialect.methods.get(method) if dialect else None
         return (dialect, operation) if dialect and operation else None
 
-    def routed(self, asked: str | None, verb: str, path: str) -> tuple[Dialect, AnyOperation, dict[str, str]]:
+    def routed(
+        self, version: str | None, verb: str, path: str
+    ) -> tuple[Dialect, AnyOperation, dict[str, str]]:
         """The dialect, the operation and the path's fields of an HTTP+JSON request.
 
         Raises:
             A2AError: METHOD_NOT_FOUND, with the version that has the path, if any; METHOD_NOT_ALLOWED; or
                 VERSION_NOT_SUPPORTED.
         """
-        otherwise = self._otherwise(asked, HTTP_JSON)
+        otherwise = self._otherwise(version, HTTP_JSON)
         if otherwise is not None and otherwise.routes.takes(verb, path):
             return otherwise, *otherwise.routes.match(verb, path)
         try:
-            operation, path_params = (self.find(asked, HTTP_JSON) or self.current).routes.match(verb, path)
+            operation, path_params = (self.find(version, HTTP_JSON) or self.current).routes.match(verb, path)
         except A2AError as exc:
-            others = [one.version for one in self._dialects if one.routes.has(path)]
+            others = [dialect.version for dialect in self._dialects if dialect.routes.has(path)]
             if exc.kind is METHOD_NOT_FOUND and others:
-                raise _not_found(str(exc), asked, others) from exc
+                raise _not_found(str(exc), version, others) from exc
             raise
-        return self.require(asked, HTTP_JSON), operation, path_params
+        return self.require(version, HTTP_JSON), operation, path_params
 
-    def _otherwise(self, asked: str | None, binding: str) -> Dialect | None:
+    def _otherwise(self, version: str | None, binding: str) -> Dialect | None:
         """The other dialect that a request without a version may be in; None if the request names a version."""
-        return None if (asked or "").strip() else self._spoken.get((_ASSUMED_ELSE[binding], binding))
+        return None if (version or "").strip() else self._spoken.get((_ASSUMED_ELSE[binding], binding))
 
     # For a client
 
@@ -173,7 +179,7 @@ class Versions:
         if choice == "auto":
             return self
         known = (*self._dialects, _HERMES)
-        return Versions([one for one in known if one.version == choice], is_told=True)
+        return Versions([dialect for dialect in known if dialect.version == choice], is_told=True)
 
     def leaves_open(self, value: JsonValue) -> bool:
         """Whether a card from before 1.0 does not show its version, so that its agent has to be asked."""
@@ -181,7 +187,9 @@ class Versions:
             return False
         if self.misnames(value):
             return older_card.is_json_rpc(value)
-        return older_card.says_no_version(value) and not any(one.has_card(value) for one in self._dialects)
+        return older_card.says_no_version(value) and not any(
+            dialect.has_card(value) for dialect in self._dialects
+        )
 
     def older_event(self, event: JsonObject) -> JsonObject:
         """A StreamResponse in the form of 0.3, for the webhook of a 0.3 client."""
@@ -198,21 +206,23 @@ class Versions:
         generations before 0.3 have cards at the older path."""
         return _FIRST if place.endswith(OLDER_CARD_PATH) else None
 
-    def card_from(self, value: JsonValue, place: str = "", told: str = "") -> JsonValue:
+    def card_from(self, value: JsonValue, place: str = "", version: str = "") -> JsonValue:
         """A card of any version, found at a URL, in the form of the current version. A value that is not a card is
-        returned unchanged. The version of an open card is the one that its agent `told`, or else the presumed version,
-        or else 0.3."""
+        returned unchanged. The version of an open card is `version` (which its agent gave), or else the presumed
+        version, or else 0.3."""
         if not isinstance(value, dict):
             return value
         if self.misnames(value):
             # An agent without the methods of 0.3 has the methods of the version on its card.
-            newer = told in (_FIRST, self.current.version)
+            newer = version in (_FIRST, self.current.version)
             return older_card.read(value, self.current.version if newer else _ASSUMED)
-        if self.leaves_open(value) and told == self.current.version:
-            return older_card.read(value, told)
+        if self.leaves_open(value) and version == self.current.version:
+            return older_card.read(value, version)
         if self.leaves_open(value):
-            return self._spoken[told or self.presumed(place) or _ASSUMED, JSONRPC].card_from(value)
-        return next((one.card_from(value) for one in self._dialects if one.has_card(value)), value)
+            return self._spoken[version or self.presumed(place) or _ASSUMED, JSONRPC].card_from(value)
+        return next(
+            (dialect.card_from(value) for dialect in self._dialects if dialect.has_card(value)), value
+        )
 
     @property
     def asking(self) -> Versions:
@@ -239,13 +249,15 @@ class Versions:
 def _misses_message(data: JsonValue) -> bool:
     """Whether the data of an error says that the parameters of a known method lack the message. a2a-sdk 0.2.5 writes
     such data with the code -32600."""
-    places = [one.get("loc") for one in data if isinstance(one, dict)] if isinstance(data, list) else []
+    places = (
+        [detail.get("loc") for detail in data if isinstance(detail, dict)] if isinstance(data, list) else []
+    )
     return any(isinstance(place, list) and place[-2:] == ["params", "message"] for place in places)
 
 
-def _not_found(words: str, asked: str | None, others: Sequence[str]) -> A2AError:
+def _not_found(words: str, requested: str | None, others: Sequence[str]) -> A2AError:
     """METHOD_NOT_FOUND for a method or path that only other versions have."""
-    version = (asked or "").strip()
+    version = (requested or "").strip()
     here = f" in A2A {version}" if version else f" without the header {HEADER}, which means A2A {_ASSUMED}"
     return A2AError(METHOD_NOT_FOUND, f"{words}{here}: send {HEADER}: {others[0]}")
 

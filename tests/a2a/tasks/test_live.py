@@ -77,7 +77,7 @@ def told(seq: int, event: StreamResponse) -> tuple[ForeignEvent, ...]:
 
 def test_an_event_that_is_told_moves_the_task() -> None:
     lived = Lived()
-    lived.live.told(told(4, status(W, "theirs")))
+    lived.live.apply_foreign(told(4, status(W, "theirs")))
     assert (lived.words, lived.live.next_seq, lived.live.is_mine) == ("theirs", 5, False)
 
 
@@ -85,7 +85,7 @@ def test_what_is_told_waits_for_the_answers_to_own_events() -> None:
     lived = Lived()
     mine = status(W, "mine")
     lived.live.accept(mine)
-    lived.live.told((*told(4, mine), *told(5, status(INPUT, "theirs"))))
+    lived.live.apply_foreign((*told(4, mine), *told(5, status(INPUT, "theirs"))))
     assert (lived.words, lived.live.next_seq) == ("", 5)
     lived.answer()
     assert (lived.words, lived.live.next_seq) == ("theirs", 6)
@@ -95,7 +95,7 @@ def test_an_event_that_was_forestalled_gives_way_to_the_one_in_its_place() -> No
     lived = Lived()
     commit = lived.live.accept(status(W, "mine"))
     second = lived.live.accept(status(C, "mine, too"))
-    lived.live.told(told(4, status(W, "theirs")))
+    lived.live.apply_foreign(told(4, status(W, "theirs")))
     lived.answer(StoreConflictError("forestalled"))
     assert (lived.live.overtaken, lived.live.is_answered) == (True, False)
     late = lived.live.accept(status(C, "late"))
@@ -116,7 +116,7 @@ async def test_who_waits_for_an_event_that_was_forestalled_is_told() -> None:
     assert step is not None
     lived.answer(StoreConflictError("forestalled"))
     lived.live.fall_back()
-    lived.live.told(told(4, status(W, "theirs")))
+    lived.live.apply_foreign(told(4, status(W, "theirs")))
     with pytest.raises(StoreConflictError):
         waiting.send(None)
 
@@ -135,7 +135,7 @@ async def test_who_waits_for_an_event_that_was_forestalled_is_told() -> None:
 def test_what_cannot_be_followed_ends_the_streams(events: tuple[ForeignEvent, ...]) -> None:
     lived = Lived()
     with lived.live.watch(10) as watcher:
-        lived.live.told(events)
+        lived.live.apply_foreign(events)
         assert isinstance(lived.live.failure, StoreError)
         assert not lived.live._watchers
         assert watcher.cut_off is False
@@ -143,7 +143,7 @@ def test_what_cannot_be_followed_ends_the_streams(events: tuple[ForeignEvent, ..
 
 def test_a_state_of_the_store_that_is_older_than_the_task_changes_nothing() -> None:
     lived = Lived()
-    lived.live.told(told(4, status(INPUT, "theirs")))
+    lived.live.apply_foreign(told(4, status(INPUT, "theirs")))
     lived.live.advance(lived.stored)
     assert (lived.words, lived.live.next_seq) == ("theirs", 5)
 

@@ -58,10 +58,10 @@ def parts(*shown: Any, **task: Any) -> Any:
     ],
 )
 def test_only_active_extensions_show_their_metadata(extensions: frozenset[str], seen: Any) -> None:
-    assert from_json(GATE.shown(to_json(HELD), extensions)) == seen
+    assert from_json(GATE.filtered(to_json(HELD), extensions)) == seen
 
 
 @pytest.mark.parametrize("extensions", [frozenset[str](), frozenset({"urn:x", "urn:y"})])
 def test_a_text_with_nothing_to_hide_is_not_taken_apart(extensions: frozenset[str]) -> None:
     text = to_json({"metadata": {"other": 1}, "text": "urn:x"})
-    assert GATE.shown(text, extensions) is text
+    assert GATE.filtered(text, extensions) is text
