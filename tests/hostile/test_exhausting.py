@@ -138,7 +138,7 @@ async def test_of_what_an_agent_says_without_end_the_newest_is_kept(event: dict[
 
 @pytest.mark.outside
 async def test_a_task_whose_agent_gives_without_end_is_given_up() -> None:
-    with pytest.raises(TaskLostError, match="gives more than 4000000 bytes"):
+    with pytest.raises(TaskLostError, match="sends more than 4000000 bytes"):
         await conversation({"artifactUpdate": GIVEN})
 
 
@@ -162,7 +162,7 @@ async def test_an_answer_of_too_many_values_is_an_error_and_no_result(kind: byte
             AgentClient(http, found, client_options(json_values=1100)), REQUEST, pace=pace_of()
         )
     assert str(refused.value) == (
-        f"{peer.url} answered with more than 1000 values and keys, which is not taken:"
+        f"{peer.url} answered with more than 1000 values and keys:"
         " `answer_json_values` of `[agents]` is the limit"
     )
     assert fits.status.state is TaskState.COMPLETED

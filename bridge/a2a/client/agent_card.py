@@ -299,7 +299,9 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
     def _read(self, stored_card: _StoredCard) -> FoundCard:
         stored, pinned = stored_card.proof, self._pins.mark if self._pins else None
         if pinned != (stored.pins if stored else None):
-            raise PeerError(f"the card at {redacted_url(stored_card.place)} was verified by other keys")
+            raise PeerError(
+                f"the card at {redacted_url(stored_card.place)} was verified by keys that are no longer configured"
+            )
         proof = CardProof(stored.key_id, stored.form, stored.inside, stored.outside) if stored else None
         card = found_card(stored_card.place, stored_card.text.encode(), stored_card.told_version, proof)
         if card.is_open and self._ask_version is not None and not card.is_readable:

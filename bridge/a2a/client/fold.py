@@ -77,7 +77,7 @@ class FoldedTask:
             event = StreamResponse(task=with_pieces_joined(payload))
             payload = event.payload
         if before is None:
-            assert not isinstance(payload, Message), "a message begins no task"
+            assert not isinstance(payload, Message), "a message does not start a task"
             after_it = begun_by(payload)
         else:
             after_it = folded(before, event)
@@ -166,7 +166,7 @@ def begun_by(payload: Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdat
             begun = Task(id=payload.task_id, context_id=_context_of(payload), status=status)
             return apply_event(begun, StreamResponse(artifact_update=payload))
         case Message():
-            raise AssertionError("a message begins no task")
+            raise AssertionError("a message does not start a task")
 
 
 def _context_of(update: TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> str | None:
@@ -192,7 +192,7 @@ def folded(task: Task, event: StreamResponse) -> Task:
     try:
         return apply_event(task, event)
     except IllegalTransitionError as exc:
-        logger.debug("taken as it is: %s", exc)
+        logger.debug("an event is applied although the order of states forbids it: %s", exc)
     match event.payload:
         case TaskStatusUpdateEvent() as update if update.task_id == task.id:
             return task.changed(status=update.status)

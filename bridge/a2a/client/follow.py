@@ -162,7 +162,7 @@ async def converse(
     if following.task is None:
         raise OutcomeUnknownError(f"{client} ended its stream without an event", request.message.task_id)
     if following.task.id == UNNAMED:
-        raise OutcomeUnknownError(f"{client} has a task at work and does not say which", None)
+        raise OutcomeUnknownError(f"{client} works on a task, but did not give the id of the task", None)
     return await following.settled(following.task.id, is_listening=client.streams_answers)
 
 
@@ -293,7 +293,7 @@ class _Following:
                 raise
             if isinstance(reply, Message) and (self._said.is_in_pieces or not is_broken):
                 raise PeerError(
-                    f"{exc}. Of its answer this had come: {text_of_parts(reply.parts)[:_SHOWN]}"
+                    f"{exc}. This part of the answer had arrived: {text_of_parts(reply.parts)[:_SHOWN]}"
                 ) from exc
             self._is_whole = False
             logger.info("a stream of %s was lost: %s", self._client, exc)
@@ -339,7 +339,7 @@ class _Following:
             try:
                 return self._said.take(payload)
             except TaskTooLargeError:
-                raise PeerError(f"{self._client} gives more than {self._limit_words}") from None
+                raise PeerError(f"{self._client} sends more than {self._limit_words}") from None
         if event.task is not None and event.task == self.task:
             self._was_shown = True
             return self._reply(self.task)
@@ -379,12 +379,12 @@ class _Following:
             return self._gathered.take(event)
         except TaskTooLargeError:
             task_id = self.task.id if self.task else _task_id_of(event)
-            words = f"{self._client} gives more than {self._limit_words}"
+            words = f"{self._client} sends more than {self._limit_words}"
             raise TaskLostError(words, task_id, self.task) from None
 
     @property
     def _limit_words(self) -> str:
-        return f"{self._pace.task_limit_bytes} bytes, which is not taken: `task_limit_bytes` is the limit"
+        return f"{self._pace.task_limit_bytes} bytes, the limit that `task_limit_bytes` sets"
 
     async def _subscribe(self, task_id: str) -> bool | None:
         """Subscribe to the task. Returns whether the task has settled; None if only a read of the task can tell."""
@@ -415,11 +415,11 @@ class _Following:
         try:
             return await self.listen(self._client.subscribe(task_id)) is not None
         except (NotReachedError, AgentBusyError, UnansweredError) as exc:
-            logger.debug("%s cannot be listened to: %s", self._client, exc)
+            logger.debug("a subscription to %s failed: %s", self._client, exc)
             return False
         except PeerError as exc:
             # The task has ended, or the agent streams only its answers to messages.
-            logger.debug("%s lets nobody subscribe: %s", self._client, exc)
+            logger.debug("%s refuses subscriptions: %s", self._client, exc)
             self._can_subscribe = is_transient(exc)
             return False if self._can_subscribe else None
 
@@ -462,7 +462,7 @@ class _Following:
         try:
             self.take(StreamResponse(task=more_complete(self.task, await self._client.get(task_id))))
         except PeerError as exc:
-            logger.info("a task of %s is taken as it was heard: %s", self._client, exc)
+            logger.info("a task of %s could not be read, so its events alone count: %s", self._client, exc)
         return self.task
 
     def _reply(self, task: Task) -> Task | None:

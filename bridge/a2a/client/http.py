@@ -193,10 +193,10 @@ def json_from(
     except A2AError as exc:
         if exc.kind is TOO_LARGE:
             most = f"more than {max_values} values and keys"
-            raise PeerError(f"{where} answered with {most}, which is not taken{limited_by}") from exc
+            raise PeerError(f"{where} answered with {most}{limited_by}") from exc
         if exc.kind is PARSE_ERROR:
             raise UnreadableAnswerError(f"{where} answered with something that is not JSON: {exc}") from exc
-        raise PeerError(f"{where} answered with what is not taken: {exc}") from exc
+        raise PeerError(f"{where} answered with JSON that is not accepted: {exc}") from exc
 
 
 def is_json(text: bytes) -> bool:

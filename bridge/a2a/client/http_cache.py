@@ -76,7 +76,7 @@ class StoredResponse(BaseModel):
         except FileNotFoundError:
             return None
         except (OSError, ValidationError) as exc:
-            logger.debug("%s is passed over: %s", file, exc)
+            logger.debug("%s is ignored: %s", file, exc)
             return None
 
     def write(self, file: Path) -> None:
@@ -167,9 +167,9 @@ class CachedResource(ABC, Generic[KeptT, ValueT]):
         try:
             return CachedValue(stored, self._read(stored)) if stored else None
         except PeerError as exc:
-            logger.debug("%s is passed over: %s", file, exc)
+            logger.debug("%s is ignored: %s", file, exc)
         except Exception:  # a file that stopped one run of the process must not stop the next
-            logger.exception("%s is passed over", file)
+            logger.exception("%s is ignored", file)
         return None
 
     async def refresh(self) -> ValueT:
@@ -216,7 +216,7 @@ class CachedResource(ABC, Generic[KeptT, ValueT]):
                 try:
                     now = await self.refresh()
                 except PeerError as exc:
-                    logger.warning("a %s is not read anew: %s", self.word, exc)
+                    logger.warning("a %s could not be refreshed: %s", self.word, exc)
                     if isinstance(exc, DistrustedError):
                         on_distrust(exc)
                 else:

@@ -70,8 +70,8 @@ def needs_role_answer() -> A2AError:
 
 
 def is_for_its_owner(what: str) -> A2AError:
-    """FORBIDDEN: an operator gave something that only the owner of a task may give. `what` begins a sentence."""
-    return A2AError(FORBIDDEN, f"{what} is for the owner of the task to say")
+    """FORBIDDEN: an operator gave something that only the owner of a task may give: `what`, a verb phrase."""
+    return A2AError(FORBIDDEN, f"Only the owner of the task may {what}")
 
 
 def require_no_forged_notes(request: SendMessageRequest) -> None:
@@ -87,7 +87,7 @@ def require_no_forged_notes(request: SendMessageRequest) -> None:
         *((f"message.parts[{at}].metadata", part.metadata) for at, part in enumerate(message.parts)),
     ]
     forged = [
-        Violation(f'{where}["{key[:_SHOWN_OF_KEY]}"]', "is for the bridge to say")
+        Violation(f'{where}["{key[:_SHOWN_OF_KEY]}"]', "may be set by the bridge only")
         for where, metadata in holders
         for key in metadata or ()
         if key[: len(_OWN)].lower() == _OWN and key not in _OF_CLIENTS

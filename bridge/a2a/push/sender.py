@@ -217,7 +217,7 @@ class PushSender:
             try:
                 await self._read_outbox()
             except StoreError as exc:
-                logger.warning("the outbox cannot be read, which is tried again: %s", exc)
+                logger.warning("the outbox cannot be read; trying again: %s", exc)
                 self._is_all_news, again_ms = True, self._clock.now_ms() + _STORE_AGAIN_MS
             due_ms = self._begin_what_is_due()
             await self._clock.until(
@@ -300,7 +300,7 @@ class PushSender:
         try:
             await self._send_first(line)
         except StoreError as exc:
-            logger.warning("a push notification is tried again, since the store cannot note it: %s", exc)
+            logger.warning("the store cannot note a push notification, so it is sent again: %s", exc)
             line.due_ms = self._clock.now_ms() + _STORE_AGAIN_MS
         except Exception:  # a fault in one client's webhook must not end the notifications of all clients
             logger.exception("a push notification to %s failed, and is tried again later", line.place)

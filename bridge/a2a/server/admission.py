@@ -135,7 +135,7 @@ class RequestAdmission:
             return before
         now = await self.admit()
         if now.name != before.name:
-            raise access.refusal("is that of somebody else by now")
+            raise access.refusal("now belongs to somebody else")
         return now
 
     def take_place(self) -> None:

@@ -71,7 +71,7 @@ def card_key(pem: str) -> CardKey:
     try:
         private = load_pem_private_key(pem.encode(), None)
     except TypeError as exc:
-        raise UsageError("the key has a passphrase, which the bridge cannot give") from exc
+        raise UsageError("the key has a passphrase: the bridge reads keys without a passphrase only") from exc
     except ValueError as exc:
         raise UsageError("it holds no private key in PEM") from exc
     jwk: dict[str, Any]
@@ -83,7 +83,9 @@ def card_key(pem: str) -> CardKey:
         case rsa.RSAPrivateKey() if private.key_size >= _RSA_BITS:
             algorithm, jwk = "RS256", RSAAlgorithm.to_jwk(private.public_key(), as_dict=True)
         case _:
-            raise UsageError(f"it is no key for cards: P-256, Ed25519, or RSA from {_RSA_BITS} bits on")
+            raise UsageError(
+                f"it cannot sign cards: use P-256, Ed25519, or RSA with at least {_RSA_BITS} bits"
+            )
     named = with_thumbprint({name: jwk[name] for name in ("crv", "e", "kty", "n", "x", "y") if name in jwk})
     public: JsonObject = {**named, "use": "sig", "alg": algorithm}
     return CardKey(SigningKey(str(named["kid"]), algorithm, private), public)

@@ -86,7 +86,7 @@ class EventStream:
                 await send({"type": "http.response.body", "body": body, "more_body": True})
             if patience.cancelled_caught:
                 logger.warning(
-                    "a reader took nothing in for %g s; its stream is closed", self._pace.stall_seconds
+                    "a client read nothing for %g s; its stream is closed", self._pace.stall_seconds
                 )
                 return False
         self.was_written = True

@@ -90,7 +90,7 @@ class Addressing:
         if not self.has_work(live) or live.task.status.state in SETTLED:
             require_answerable(live.task)
         if caller.acting and live.task.status.state is not TaskState.INPUT_REQUIRED:
-            raise is_for_its_owner("What the task does not ask for as input")
+            raise is_for_its_owner("give what the task does not ask for as input")
         return live
 
     async def _in_context(self, turn: Turn, context_id: str) -> tuple[Turn, LiveTask | None]:

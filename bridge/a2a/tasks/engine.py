@@ -532,7 +532,7 @@ class Engine:
         caller = await self._acting(message.task_id, caller, OperatorRole.ANSWER)
         if caller.acting:
             if request.configuration and request.configuration.task_push_notification_config:
-                raise is_for_its_owner("Where notifications go")
+                raise is_for_its_owner("say where notifications go")
             metadata = {**(message.metadata or {}), ANSWERED_BY: caller.acting}
             request = request.changed(message=message.changed(metadata=metadata))
         return request, caller

@@ -447,7 +447,7 @@ class TaskRegistry:
                 for task_id in waits.longer_than(round(seconds * 1000), waiting):
                     await self._end_if_unanswered(task_id, waiting[task_id], seconds)
             except StoreError:
-                logger.exception("tasks that nobody answers could not be looked for; tried again later")
+                logger.exception("the unanswered tasks could not be read; trying again later")
             await anyio.sleep(min(seconds / 4, _LOOK_SECONDS))
 
     async def _end_if_unanswered(self, task_id: str, since_ms: int, seconds: float) -> None:

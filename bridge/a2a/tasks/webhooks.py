@@ -411,7 +411,7 @@ def _too_many(limits: WebhookLimits) -> A2AError:
 def _too_much_of_ended() -> A2AError:
     return A2AError(
         OVERLOADED,
-        "Much was sent already to the push notification configs that you created on ended tasks: try again in a minute,"
+        "The push notification configs that you created on ended tasks have used up their limit: try again in a minute,"
         " or read the task",
         headers={"Retry-After": "60"},
     )

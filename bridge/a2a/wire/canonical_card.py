@@ -206,7 +206,7 @@ def canonical_bytes(value: JsonObject) -> bytes:
             return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
         return rfc8785.dumps(_with_doubles(value))
     except (rfc8785.CanonicalizationError, UnicodeEncodeError, OverflowError) as exc:
-        raise NotCanonicalError("it holds what has no form in RFC 8785") from exc
+        raise NotCanonicalError("it holds a value that RFC 8785 cannot represent") from exc
 
 
 def outside(card: JsonObject, inside: JsonObject) -> Iterator[str]:

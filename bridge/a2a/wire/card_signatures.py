@@ -119,7 +119,7 @@ def verified(card: JsonObject, keys: Sequence[IssuerKey], form: CardForm) -> Car
     if not isinstance(listed, list) or not listed:
         raise UnverifiedError("is not signed")
     if len(listed) > SIGNATURES_MOST:
-        raise UnverifiedError(f"has {len(listed)} signatures, and {SIGNATURES_MOST} are the most")
+        raise UnverifiedError(f"has {len(listed)} signatures, more than {SIGNATURES_MOST}")
     try:
         readings = list(_readings(card, form))
     except NotCanonicalError as exc:
@@ -131,7 +131,7 @@ def verified(card: JsonObject, keys: Sequence[IssuerKey], form: CardForm) -> Car
             return _proof(card, signature, _key_for(signature, keys), readings)
         except UnverifiedError as exc:
             faults.append(str(exc))
-    raise UnverifiedError(f"is not signed as it must be: {'; '.join(dict.fromkeys(faults))}")
+    raise UnverifiedError(f"has no valid signature: {'; '.join(dict.fromkeys(faults))}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,23 +151,23 @@ def _signature_from(entry: object) -> _ReadSignature:
         (entry.get("protected"), entry.get("signature")) if isinstance(entry, dict) else (None, None)
     )
     if not (isinstance(protected, str) and isinstance(signature, str)):
-        raise UnverifiedError("one signature is none")
+        raise UnverifiedError("a signature has no `protected` or no `signature`")
     if not (_BASE64URL.fullmatch(protected) and _BASE64URL.fullmatch(signature)):
-        raise UnverifiedError("one signature is not written in base64url")
+        raise UnverifiedError("a signature is not in base64url")
     try:
         header = json.loads(base64url_decode(protected))
     except (ValueError, RecursionError) as exc:
-        raise UnverifiedError("one signature has a header that is no JSON") from exc
+        raise UnverifiedError("the header of a signature is not JSON") from exc
     if not isinstance(header, dict):
-        raise UnverifiedError("one signature has a header that is no object")
+        raise UnverifiedError("the header of a signature is not an object")
     algorithm, key_id = header.get("alg"), header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
         raise UnverifiedError(f"the algorithm {_quoted(algorithm)} is not accepted")
     if not isinstance(key_id, str):
-        raise UnverifiedError("one signature does not name its key")
+        raise UnverifiedError("a signature does not name its key")
     if "crit" in header or "b64" in header:
         raise UnverifiedError(
-            f"the signature of key {_quoted(key_id)} asks for what this reader does not know"
+            f"the signature of key {_quoted(key_id)} requires an extension of JWS that is not supported"
         )
     if (form := header.get(_FORM)) is not None and form not in list(CardForm):
         raise UnverifiedError(
@@ -182,7 +182,7 @@ def _key_for(signature: _ReadSignature, keys: Sequence[IssuerKey]) -> IssuerKey:
             return key
     if any(key.key_id == signature.key_id for key in keys):
         raise UnverifiedError(f"key {_quoted(signature.key_id)} does not sign with {signature.algorithm}")
-    raise UnverifiedError(f"key {_quoted(signature.key_id)} is none of those that are trusted")
+    raise UnverifiedError(f"key {_quoted(signature.key_id)} is not trusted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ def _proof(
     fitting = [reading for reading in readings if signature.form in (None, reading.form)]
     if not fitting:
         raise UnverifiedError(
-            f"key {_quoted(signature.key_id)} has signed it in the form of the SDKs only, which `form` does not take"
+            f"key {_quoted(signature.key_id)} has signed it only in the form of the SDKs, which `form` does not allow"
         )
     for reading in fitting:
         token = f"{signature.protected}.{reading.payload}.{signature.signature}"

@@ -346,7 +346,7 @@ class ExchangeReading:
             if (mended := mend(item)) is not None:
                 read.append(mended)
             elif item and not isinstance(item, dict):
-                self.note(f"what is left out cannot be read: {shortened_json(item)}")
+                self.note(f"an unreadable value is left out: {shortened_json(item)}")
         return read
 
     def _new_id(self) -> str:

@@ -217,7 +217,7 @@ class Endpoint:
         """
         principal, changes = await self._principal_here(headers, user.metadata_url)
         if principal.name != user.principal.name:
-            raise self.access.refusal("is that of somebody else by now", user.metadata_url)
+            raise self.access.refusal("now belongs to somebody else", user.metadata_url)
         user.principal, user.changes = principal, changes
 
     def _require_taken(self, verb: str, headers: Mapping[str, str]) -> None:

@@ -221,5 +221,5 @@ async def test_a_task_at_work_that_nobody_names_is_told_as_not_known(form: str, 
     row = Row("hi", (unnamed,), reply=unnamed)
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(RawAgent([row], form))) as http:
         client = AgentClient(http, found_at(URL, form, capabilities={"streaming": streams}), client_options())
-        with pytest.raises(OutcomeUnknownError, match="has a task at work and does not say which"):
+        with pytest.raises(OutcomeUnknownError, match="works on a task, but did not give the id of the task"):
             await converse(client, SAYING, pace=PACE)

@@ -1376,4 +1376,4 @@ async def test_a_store_that_cannot_be_searched_is_asked_again_later(caplog: pyte
         stream = await engine.subscribe(task.id, ALICE)
         clock.pass_ms(1_000)
         assert (await shape(stream))[-1] == "statusUpdate FAILED"
-    assert "tried again later" in caplog.text
+    assert "trying again later" in caplog.text
