@@ -51,7 +51,7 @@ def verify(**options: Any) -> int:
     from bridge.audit.verification import verified
     from bridge.cli import render
 
-    # A shell's `audit.jsonl*` names the lock beside the file, too.
+    # A shell's `audit.jsonl*` also matches the lock file.
     from bridge.local.file_lock import LOCK_ENDING
 
     paths = [path for path in options["files"] if not path.name.endswith(LOCK_ENDING)]
@@ -98,7 +98,7 @@ def _head(text: str) -> ChainHead:
 
 
 def _summary(found: Verification) -> str:
-    """What was found, as one line."""
+    """The verification as one line."""
     if found.first is None:
         return "no line of an audit was found"
     state = "the chain is broken" if found.faults else "the chain is whole"

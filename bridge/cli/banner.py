@@ -1,4 +1,4 @@
-"""Tells a person or a log of a bridge: the progress of its start, what it serves and where, and an example call."""
+"""Reports on a bridge to a terminal or a log: the progress of its start, its URLs, and an example call."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ _HEADERS: Final = {Scheme.BEARER: "Authorization: Bearer ", Scheme.API_KEY: f"{A
 
 
 class OnTerminal:
-    """Tells a person at the terminal."""
+    """Reports to a person at the terminal."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
     def connecting(self, key: str, target: object) -> None:
-        """A server that is started or called, before it has answered."""
+        """Report that the bridge starts or calls a server."""
         err.say(("Connecting to ", "dim"), *_named(key, "dim "), (str(target), "dim"))
 
     def connected(self, key: str, upstream: Upstream) -> None:
-        """A server that is there."""
+        """Report that a server is up."""
         greeting = upstream.greeting
         name = f"{greeting.name} {greeting.version}".strip() if greeting else upstream.name
         err.say(("✓ ", "green"), *_named(key), f"{name}, {counted(len(upstream.listing.tools), 'tool')}")
 
     def failed(self, key: str, why: str) -> None:
-        """A server that is down."""
+        """Report that a server is down."""
         err.say(("✗ ", "yellow"), *_named(key), f"is down: {why}")
         again = "  It is tried again in the background; its skills appear on the card once it is up."
         err.say((again, "dim"))
@@ -79,10 +79,10 @@ class OnTerminal:
         for offered in bridge.offered:
             err.say("\n", ("MCP", "bold"), f"    {root}/mcp/{offered.name}")
             err.print(_tools(offered), soft_wrap=False, crop=False)
-            for one in offered.remote_agents:
-                if not one.has_card:
-                    when = f"its tools are listed once {redacted_url(one.url)} gives its card"
-                    err.say(("✗ ", "yellow"), *_named(one.key), when)
+            for remote in offered.remote_agents:
+                if not remote.has_card:
+                    when = f"its tools are listed once {redacted_url(remote.url)} gives its card"
+                    err.say(("✗ ", "yellow"), *_named(remote.key), when)
         if self._plan.place.console:
             err.say("\n", ("Console", "bold"), f"  {root}/console")
         if len(bridge.published) == 1:
@@ -105,15 +105,15 @@ class InLog:
         self._plan = plan
 
     def connecting(self, key: str, target: object) -> None:
-        """A server that is started or called, before it has answered."""
+        """Report that the bridge starts or calls a server."""
         logger.info("connecting to %s%s", f"{key}: " if key else "", target)
 
     def connected(self, key: str, upstream: Upstream) -> None:
-        """A server that is there."""
+        """Report that a server is up."""
         logger.info("%s is up, %s", key or upstream.name, counted(len(upstream.listing.tools), "tool"))
 
     def failed(self, key: str, why: str) -> None:
-        """A server that is down."""
+        """Report that a server is down."""
         logger.warning("%s is down: %s", key or "the server", why)
 
     def serving(self, bridge: Bridge, port: int) -> None:

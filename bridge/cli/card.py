@@ -42,7 +42,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def dialect_option(words: str) -> Callable[[_Command], _Command]:
-    """The option for the version of A2A of an agent, or of several; `words` say which version."""
+    """The option `--dialect`. Its help begins with "The version of A2A that", and `words` go on."""
     return click.option(
         "--dialect",
         type=click.Choice(get_args(DialectChoice)),
@@ -52,7 +52,7 @@ def dialect_option(words: str) -> Callable[[_Command], _Command]:
 
 
 def tls_options(whom: str) -> tuple[Callable[[_Command], _Command], ...]:
-    """The options for TLS with a peer, or with several; `whom` says which."""
+    """The options for TLS with the peers that `whom` names."""
     file = click.Path(path_type=Path, dir_okay=False)
     return (
         click.option(
@@ -118,7 +118,7 @@ def connection_options(command: _Command) -> _Command:
 
 
 def call_options(command: _Command) -> _Command:
-    """The options of a command that calls an agent: how it is reached, waited for, and shown."""
+    """The options of a command that calls an agent: for the connection, the wait and the output."""
     return with_options(command, (*_CONNECTION_OPTIONS, *_CALL_OPTIONS))
 
 
@@ -147,20 +147,20 @@ class AgentConnection:
     """Called for each message between the command and the agent."""
     dialect: DialectChoice = "auto"
     tls: PeerTls | None = None
-    """The certificate that the agent is shown, and the authorities of its own."""
+    """The client certificate for the agent, and the authorities that the agent's certificate may come from."""
     asks_for: tuple[str, ...] = ()
-    """The URIs of extensions of the bridge that no card declares."""
+    """URIs of the bridge's extensions to activate although no card declares them."""
     login: LoginConfig | None = field(default=None, repr=False)
-    """The login that is kept for the URL, unless a token is given."""
+    """The stored login for the URL; None if the options give a token."""
     signed_by: str | Path | None = None
-    """The URL or the file of the keys of which one must have signed the card."""
+    """The URL or file of a key set. One of its keys must have signed the card."""
 
     @classmethod
     def from_options(cls, options: dict[str, Any]) -> AgentConnection:
         """The connection that the options describe.
 
         Raises:
-            UsageError: the URL is none, or a header cannot be made.
+            UsageError: the URL is invalid, or a header cannot be made.
         """
         from bridge.a2a.client.http import origin_of
         from bridge.config.text.secrets import header_from
@@ -213,26 +213,26 @@ class AgentConnection:
         return ConnectionPolicy(self.url, trust)
 
     def line(self, command: str) -> str:
-        """The beginning of a command line for the same agent, with the same credentials by reference. A user in the URL
-        is masked; the person has to write it again."""
+        """The beginning of a command line for the same agent, with references to the same credentials. A user in the
+        URL is masked; the person has to type it again."""
         return shell_line(["mcp-a2a", command, _USER.sub("***", self.url), *self.options])
 
     def client(self) -> httpx2.AsyncClient:
-        """An HTTP client without the headers. It waits as long as the agent takes; the caller sets a bound."""
+        """An HTTP client without the headers. It has no timeout for answers; the caller sets one."""
         import httpx2
 
         from bridge.http.client import GuardedClient
 
         timeout = httpx2.Timeout(None, connect=self._profile.agent_connect_seconds)
-        # A login may be renewed after a refusal, and says itself what is needed when it cannot be.
-        hooks = [] if self.login else [self._let_in]
+        # With a login, a 401 may be followed by a renewal; the login itself reports a renewal that fails.
+        hooks = [] if self.login else [self._explain_unauthorized]
         return GuardedClient(timeout=timeout, event_hooks={"response": hooks})
 
     def agent(self, http: httpx2.AsyncClient, found: FoundCard) -> AgentClient:
-        """A client of the agent behind a card. It waits as long as the agent takes, too.
+        """A client of the agent behind a card. It has no timeout for answers either.
 
         Raises:
-            PeerError: the card leads where the headers must not go, or asks for others.
+            PeerError: the card leads to an origin that must not get the headers, or asks for other credentials.
         """
         from bridge.a2a.client.agent_client import AgentClient
         from bridge.a2a.client.credentials import CredentialsMissingError
@@ -276,7 +276,7 @@ class AgentConnection:
 
         return f"Run `mcp-a2a login {shell_word(redacted_url(base_url(self.url)))}`"
 
-    async def _let_in(self, response: httpx2.Response) -> None:
+    async def _explain_unauthorized(self, response: httpx2.Response) -> None:
         from bridge.a2a.client.http import status_words
         from bridge.http.client import wants_login
 
@@ -292,9 +292,9 @@ class AgentConnection:
         """The agent's card.
 
         Raises:
-            NoCardError: there is a server that gives none.
+            NoCardError: a server answers, but gives no card.
             UnknownVersionError: neither the card nor the agent tells which version of A2A it speaks.
-            PeerError: it cannot be had, or not in time; then what is there instead, as far as that can be told.
+            PeerError: the card cannot be fetched in time. If possible, the message says what answers there instead.
         """
         import anyio
 
@@ -324,7 +324,7 @@ class AgentConnection:
             raise await self.explained(exc) from exc
 
     def _pins(self, http: httpx2.AsyncClient) -> VerifiesCards | None:
-        """The keys of which one must have signed the card, in whatever form; None takes any card."""
+        """The key set for the signature of the card, in any form; None accepts any card."""
         if self.signed_by is None:
             return None
         from bridge.a2a.wire.canonical_card import CardForm
@@ -336,11 +336,11 @@ class AgentConnection:
         return pins_of("card", signer, http, table, allow_private=self.allow_private)
 
     async def _said_version(self, _: FoundCard) -> str:
-        """The version that the user says, for a card that says none."""
+        """The version in `--dialect`, for a card that names none."""
         return self.dialect
 
     async def explained(self, fault: PeerError) -> PeerError:
-        """A fault that says what is there instead of an agent, as far as that can be told without the headers."""
+        """The fault, with what answers instead of an agent. The probe sends no headers."""
         from bridge.http.client import GuardedClient
         from bridge.http.probe import WantedKind, explained
 
@@ -348,10 +348,10 @@ class AgentConnection:
             return await explained(fault, http, self.url, WantedKind.AGENT, self.reach.guard(self.url))
 
     async def card_to_show(self) -> FoundCard:
-        """The agent's card, with an explanation of what stands there if there is none.
+        """The agent's card, or an error that says what answers there instead.
 
         Raises:
-            PeerError: as `card`, also when there is a server that gives none.
+            PeerError: as for `card`, also if a server answers but gives no card.
         """
         from bridge.a2a.client.card_places import LockedCardError, NoCardError
 
@@ -369,7 +369,7 @@ def secret_given(options: dict[str, Any], name: str) -> str | None:
     """The secret that an option names.
 
     Raises:
-        UsageError: it cannot be read, or stands on the command line itself.
+        UsageError: the secret cannot be read, or is itself on the command line.
     """
     from bridge.config.text.secrets import secret_from
 
@@ -403,7 +403,7 @@ def _signer_given(given: str | None) -> str | Path | None:
 
 
 def _given_options(options: dict[str, Any]) -> Iterator[str]:
-    """The given options of a connection. They name secrets, and hold none."""
+    """The options of a connection as they were given. They refer to secrets, and contain none."""
     for name in ("bearer", "api_key", "header", "cert", "key", "ca", "trust", "dialect"):
         given = options.get(name) or ()
         for value in (given,) if isinstance(given, str | Path) else given:
@@ -413,14 +413,14 @@ def _given_options(options: dict[str, Any]) -> Iterator[str]:
 
 
 def has_extension(card: AgentCard) -> bool:
-    """Whether an agent declares the bridge's extension, which says how a client declines."""
+    """Whether an agent declares the bridge's extension, which defines how a client declines."""
     from bridge.translate.extension import URI
 
     return any(extension.uri == URI for extension in card.capabilities.extensions or ())
 
 
 def tool_on(card: AgentCard, skill: str | None) -> Tool | None:
-    """The tool behind a skill, when the card tells it through our extension."""
+    """The tool behind a skill, if the card describes it through the bridge's extension."""
     from bridge.cli import forms
     from bridge.translate.extension import URI
 
@@ -433,10 +433,10 @@ def tool_on(card: AgentCard, skill: str | None) -> Tool | None:
 
 
 def _require_http(url: str) -> None:
-    """Tell an agent's URL from what stands in its place.
+    """Refuse a text that is not an http(s) URL.
 
     Raises:
-        UsageError: it is none; a host without its scheme is told apart from a skill whose URL was forgotten.
+        UsageError: the hint differs for a host without its scheme and for a skill without its URL.
     """
     from bridge.config.text.wording import shown_url
     from bridge.http.probe import url_with_scheme
@@ -445,7 +445,7 @@ def _require_http(url: str) -> None:
         place = urlsplit(url)
         if place.scheme in ("http", "https") and place.hostname and place.port != 0:
             return
-    except ValueError:  # a port or an IPv6 address that is none
+    except ValueError:  # an invalid port or IPv6 address
         meant = None
     else:
         meant = url_with_scheme(url)

@@ -27,9 +27,9 @@ def completion(context: click.Context, /, shell: str) -> int:
     """
     from bridge.cli import render
 
-    found = get_completion_class(shell)
-    assert found is not None, "click knows these three"
-    # Not by `source()`, which looks at the bash that is installed here and not at the one that will read it.
-    complete = found(context.find_root().command, {}, _COMMAND, COMPLETION_VARIABLE)
+    completer = get_completion_class(shell)
+    assert completer is not None, "click knows these three"
+    # Not by `source()`: it checks the version of the bash on the PATH, and another bash may read the script.
+    complete = completer(context.find_root().command, {}, _COMMAND, COMPLETION_VARIABLE)
     render.write(complete.source_template % complete.source_vars() + "\n")
     return 0

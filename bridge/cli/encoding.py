@@ -28,16 +28,16 @@ _MARKS: Final[Mapping[str, str]] = {
 """Marks of this command, and of the progress bars of rich."""
 
 
-def write_what_the_terminal_lacks_otherwise() -> None:
+def replace_unencodable_characters() -> None:
     """Make stdout and stderr accept every character, whatever their encoding."""
-    codecs.register_error(REPLACING, _otherwise)
+    codecs.register_error(REPLACING, _replacement)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors=REPLACING)
 
 
-def _otherwise(error: UnicodeError) -> tuple[str, int]:
+def _replacement(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    lacking = error.object[error.start : error.end]
-    return "".join(_MARKS.get(one) or json.dumps(one)[1:-1] for one in lacking), error.end
+    missing = error.object[error.start : error.end]
+    return "".join(_MARKS.get(character) or json.dumps(character)[1:-1] for character in missing), error.end

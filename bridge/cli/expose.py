@@ -64,8 +64,8 @@ def agents_options(command: _Command) -> _Command:
 
 
 def names_of_agents_options() -> list[str]:
-    """The parameter names of these options."""
-    return [str(one.name) for one in agents_options(click.Command("")).params]
+    """The parameter names of `agents_options`."""
+    return [str(option.name) for option in agents_options(click.Command("")).params]
 
 
 @click.command()
@@ -120,20 +120,19 @@ def expose(**options: Any) -> int:
 
 
 def plan_from(asked: OptionsDocument, options: dict[str, Any]) -> Plan:
-    """The plan of the options: that of the equivalent file, but with agents named as on their cards, and with settings
-    that no file can hold.
+    """The plan of the equivalent file, with the names on the agents' cards and with settings that no file can hold.
 
     Raises:
         UsageError: the options do not fit together, or a secret cannot be read.
     """
     plan = with_stored_logins(asked.plan())
-    ((name, one),) = plan.offered.items()
+    ((name, server),) = plan.offered.items()
     changes = {
         key: options[key] for key in ("granularity", "answer_within_seconds") if options[key] is not None
     }
-    profile = one.profile.having(agents=one.profile.agents.model_copy(update=changes))
+    profile = server.profile.having(agents=server.profile.agents.model_copy(update=changes))
     offered = replace(
-        one,
+        server,
         profile=profile,
         named=False,
         server_name=options["name"] or "mcp-a2a",

@@ -26,13 +26,13 @@ _LETTERS: Final = {"y": True, "n": False}
 _NAMING: Final = frozenset({"required", "additionalProperties", "dependentRequired"})
 """Keywords of a schema whose error messages name properties."""
 _MOST_ERRORS: Final = 1000
-"""The most errors among which that of one field is looked for."""
+"""How many errors are searched for the error of one field."""
 _FAULT_CHARACTERS: Final = 300
-"""The longest message of a fault, since its value could fill a page."""
+"""The longest message of a fault. The value in it could fill a page."""
 _ELSEWHERE: Final = frozenset(
     {"patternProperties", "$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"}
 )
-"""Keywords that may define further properties, which are not looked for here."""
+"""Keywords that may define further properties, so that the names of arguments cannot be checked."""
 
 
 @dataclass(frozen=True)
@@ -165,14 +165,16 @@ def _fault_in(tool: Tool, name: str, value: JsonValue) -> str | None:
 
     try:
         errors = done_at_once(lambda: errors_of(tool.validator, {name: value}, _MOST_ERRORS))
-    except UncheckableError:  # the server has the only word on it
+    except UncheckableError:  # only the server can judge the value
         return None
-    fault = next((one for one in errors if one.absolute_path and one.absolute_path[0] == name), None)
+    fault = next((error for error in errors if error.absolute_path and error.absolute_path[0] == name), None)
     if fault is None:
         return None
     words = fault.message
-    for spoken in (fault.instance, fault.validator_value):
-        words = words.replace(repr(spoken), json.dumps(spoken, ensure_ascii=False, default=str))
+    for value_in_words in (fault.instance, fault.validator_value):
+        words = words.replace(
+            repr(value_in_words), json.dumps(value_in_words, ensure_ascii=False, default=str)
+        )
     if fault.validator in _NAMING:
         words = re.sub(r"'([^']*)'", r'"\1"', words)
     where = "/".join(str(step) for step in list(fault.absolute_path)[1:])
@@ -185,7 +187,7 @@ def _shown(value: JsonValue) -> str:
 
 
 def typed(text: str, name: str, tool: Tool | None) -> JsonValue:
-    """Read typed text as the value of an argument: by the tool's schema, or as JSON if the schema does not have it.
+    """Read typed text as the value of an argument: by the tool's schema, or as JSON if the schema lacks it.
 
     A choice may be named by its title, and several choices with commas between them.
     """
@@ -223,8 +225,8 @@ def typed_all(texts: tuple[str, ...], name: str, tool: Tool | None) -> JsonValue
             f"{name} is given {len(texts)} times; only what the skill's schema calls an array may be"
         )
     item = field.get("items")
-    one = tool_with({**tool.input_schema, "properties": {name: item if isinstance(item, dict) else {}}})
-    return [typed(text, name, one) for text in texts]
+    item_tool = tool_with({**tool.input_schema, "properties": {name: item if isinstance(item, dict) else {}}})
+    return [typed(text, name, item_tool) for text in texts]
 
 
 def check_names(arguments: JsonObject, tool: Tool, skill: str) -> None:

@@ -24,7 +24,7 @@ class BareFormat(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """One record as one line, its traceback below it."""
-        # What a peer sent may stand in a message: it must not begin a line of its own, nor steer a terminal.
+        # A message may contain words of a peer: they must not begin a line, nor control the terminal.
         line = with_visible_characters(_discreet(record, record.getMessage()), in_one_line=True)
         if not record.exc_info:
             return line
@@ -61,7 +61,7 @@ class JsonFormat(logging.Formatter):
 
 
 def _call_of(record: logging.LogRecord) -> str:
-    """The call that a record names, or else the one that is at work."""
+    """The call that a record names, or else the current call."""
     call = getattr(record, "call", None)
     return call if isinstance(call, str) else trace.call_id.get()
 
@@ -74,8 +74,8 @@ def _discreet(record: logging.LogRecord, text: str) -> str:
     return _QUERY.sub(r"\1***", _USER.sub("", _SESSION.sub("***", text)))
 
 
-def set_up_for_none() -> None:
-    """For commands without a log: clean the messages that Python writes to stderr all the same."""
+def set_up_without_log() -> None:
+    """Set up a command without a log: clean the messages that Python writes to stderr anyway."""
     assert logging.lastResort is not None
     logging.lastResort.setFormatter(BareFormat())
 
@@ -93,12 +93,12 @@ def set_up(log_format: str, level: str) -> None:
     root.setLevel("DEBUG" if level == "debug" else "WARNING")
     for name in ("mcp", "client"):  # the second is the logger of its client session
         logging.getLogger(name).setLevel("INFO" if level == "debug" else "CRITICAL")
-    # Each request of the first two names its whole URL, secrets and all; the third tells of every change in a folder,
-    # to which it would add one where the log is a file beside the configuration.
+    # At INFO the first two log whole URLs, with secrets. The third logs each change in the folder of the configuration;
+    # a log file in that folder would change with each such line.
     for name in ("httpx2", "httpcore2", "watchfiles"):
         logging.getLogger(name).setLevel("WARNING")
-    # It warns of what it ignored while a connection broke, beside the fault that it raises.
+    # When a connection breaks, psycopg raises an error, and also warns of later errors that it ignored.
     logging.getLogger("psycopg").setLevel("INFO" if level == "debug" else "ERROR")
-    # It warns each time that it tries a collector anew. What a full queue drops is told by `telemetry.spans`.
+    # OpenTelemetry warns at each retry of a collector. `telemetry.spans` reports the spans that a full queue drops.
     logging.getLogger("opentelemetry").setLevel("INFO" if level == "debug" else "ERROR")
     logging.getLogger("bridge").setLevel(level.upper())

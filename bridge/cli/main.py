@@ -1,7 +1,7 @@
 """The command `mcp-a2a`: its groups, its exit codes, and how errors become one message.
 
-A command's module is imported on use, and it imports other modules inside its function. Hosts wait for `expose` when
-they start, and to import the MCP SDK takes about a second, which `--help` must not take.
+A command's module is imported on use, and it imports other modules inside its function. The import of the
+MCP SDK takes about a second: hosts wait for it when they start `expose`, and `--help` must not need it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import click
 
 from bridge.cli import logs
 from bridge.cli.completion import COMPLETION_VARIABLE
-from bridge.cli.encoding import write_what_the_terminal_lacks_otherwise
+from bridge.cli.encoding import replace_unencodable_characters
 from bridge.errors import (
     FAULT_POLICIES,
     BridgeError,
@@ -134,8 +134,8 @@ def cli() -> None:
 def main() -> NoReturn:
     """Run the command and exit with its code. A failure is one message, never a traceback."""
     collect_garbage_seldom()
-    write_what_the_terminal_lacks_otherwise()
-    logs.set_up_for_none()
+    replace_unencodable_characters()
+    logs.set_up_without_log()
     try:
         sys.exit(_run())
     except click.exceptions.NoSuchOption as exc:

@@ -80,7 +80,7 @@ class OptionsDocument:
         return replace(plan, credentials=credentials)
 
     def shown(self) -> Sequence[ShownValue]:
-        """Each value of the document with the option that it is from, and no secret."""
+        """Each value of the document with its option, without secrets."""
         from bridge.config.toml_text import shown_values
 
         return shown_values(_loaded(self.data))
@@ -97,8 +97,8 @@ class OptionsDocument:
         return replace(principal, name=self.principals.get(principal.name, principal.name))
 
     def admitted(self, texts: Iterable[str]) -> dict[str, Any]:
-        """The tables of principals, by names that a file accepts. In options a principal may have another name, and
-        several tokens."""
+        """The tables of principals, by names that a file accepts. In options a principal may have any name and several
+        tokens."""
         from bridge.config.text.secrets import principal_in
         from bridge.config.text.wording import table_name
 
@@ -152,7 +152,7 @@ def _loaded(data: dict[str, Any]) -> LoadedConfig:
 
 
 def _with_logins(data: dict[str, Any]) -> dict[str, Any]:
-    """A document in which peers with a stored login say that they need one, as the command uses it."""
+    """The document, with `auth.oauth2` for each peer with a stored login: the command uses that login."""
     from bridge.cli.login.login import stored_login
 
     def with_login(table: dict[str, Any], url: str | None) -> dict[str, Any]:
@@ -322,7 +322,7 @@ def _server(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def era_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The key for `--era`; without a value when it says nothing."""
+    """The key for `--era`; its value is None for `auto`."""
     return {"era": None if options["era"] == "auto" else options["era"]}
 
 
@@ -330,7 +330,7 @@ def server_at(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The table of a server that is reached at a URL.
 
     Raises:
-        UsageError: the options hold one that only a command takes.
+        UsageError: an option is for commands only.
     """
     if options["variables"]:
         raise UsageError("--env is for a command; a URL takes --header")
@@ -348,7 +348,7 @@ def server_of(words: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any
     """The table of a server that is started by these words.
 
     Raises:
-        UsageError: the options hold one that only a URL takes.
+        UsageError: an option is for URLs only.
     """
     from bridge.config.text.secrets import child_variable_in
     from bridge.http.probe import url_with_scheme
@@ -369,7 +369,7 @@ def server_of(words: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any
 
 
 def _names_in_host_file(options: Mapping[str, Any]) -> list[str]:
-    """The names of the servers in a host's file, or of those in `--only`. Faults of other servers do not matter."""
+    """The names of all servers in a host's file, or those in `--only`. Mistakes in other servers do not matter."""
     from bridge.config.mcp_json import read_host_file
     from bridge.config.text.wording import meant, table_name
 

@@ -39,15 +39,15 @@ class Terminal(Console):
         return super().render_str(with_visible_characters(text), **options)
 
     def say(self, *words: str | tuple[str, str]) -> None:
-        """Print a line of words, each a text or a text with its style. A line break in a text is spelled out: a peer's
-        words never look like a line of the bridge. A first word that is a line break leaves a line empty."""
+        """Print a line of words, each a text or a text with its style. A line break in a text is escaped, so that a
+        peer's words never look like a line of the bridge. If the first word is a line break, an empty line precedes."""
         if words[:1] == ("\n",):
             self.print()
             words = words[1:]
         self.print(styled(*words))
 
     def say_in_lines(self, words: str, indent: str = "    ") -> None:
-        """Print words of a peer in their lines. All but the first are indented, as no line of the bridge is."""
+        """Print a peer's words with their line breaks. Lines after the first are indented, unlike the bridge's own."""
         for place, line in enumerate(words.splitlines() or [""]):
             self.say(f"{indent if place else ''}{line}")
 
@@ -62,7 +62,7 @@ err = Terminal(stderr=True)
 out = Terminal()
 
 _OF_A_FILE: Final = re.compile(r" *\d* \| ")
-"""A shown line of a file, or the marks below it."""
+"""In a message: a line of a file, or the marks below it."""
 _QUOTED: Final = re.compile(r"`[^`]*`")
 _NO_BREAK: Final = "\x00"
 
@@ -122,7 +122,7 @@ def card_text(found: FoundCard) -> None:
 def ask(line: str) -> str | None:
     """Ask a person at the terminal; None when they end the input instead (Ctrl+D).
 
-    Not with `input`: it writes its prompt to stdout, which belongs to the results.
+    `input` would write its prompt to stdout, which belongs to the results.
     """
     try:
         # Not by rich: a Ctrl+C while it prints leaves the line in its buffer, so that it is printed again.
@@ -140,7 +140,7 @@ def ask(line: str) -> str | None:
 
 
 def ask_secret(line: str) -> str | None:
-    """Ask a person at the terminal for what must not be seen there; None when they end the input instead."""
+    """Ask a person at the terminal for a secret, which is not shown; None when they end the input instead."""
     if sys.platform == "win32":
         try:
             return getpass(f"{with_visible_characters(line)} ")
@@ -158,12 +158,12 @@ def ask_secret(line: str) -> str | None:
         finally:
             termios.tcsetattr(terminal, termios.TCSAFLUSH, before)
         if answer is not None:
-            err.print()  # the end of the typed line was not shown either
+            err.print()  # the line break that the person typed was not shown either
         return answer
 
 
 def _wait_for_a_line() -> None:
-    """Wait until a line was typed.
+    """Wait until the person has typed a line.
 
     Python does not notice a Ctrl+C that comes just before a read begins until the read ends. So the terminal is polled,
     and read only when a line is there. (Windows wakes a read by itself, and cannot select a terminal.)
@@ -191,7 +191,7 @@ def complain(text: str) -> None:
 def wrapped(line: str, width: int, indent: str = "") -> list[str]:
     """Wrap a line at spaces; all lines but the first are indented.
 
-    Text between backticks stays whole, and so does a shown line of a file.
+    Text between backticks stays whole, and so does a line of a file.
     """
     if _OF_A_FILE.match(line):
         return [line]
@@ -230,13 +230,13 @@ def can_ask() -> bool:
 
 
 def share_a_place() -> bool:
-    """Whether stdout and stderr end in the same terminal, pipe or file, and so write over each other."""
+    """Whether stdout and stderr are the same terminal, pipe or file, so that their lines mix."""
     try:
         ours, theirs = sys.stdout.fileno(), sys.stderr.fileno()
         if os.isatty(ours) and os.isatty(theirs):
             return True
         one, other = os.fstat(ours), os.fstat(theirs)
-    except (OSError, ValueError):  # closed, or no file of the system
+    except (OSError, ValueError):  # closed, or without a file descriptor
         return False
     return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 
@@ -248,7 +248,7 @@ def write(text: str) -> None:
 
 
 def write_document(text: str) -> None:
-    """Write JSON or TOML to stdout: to a pipe or a file in UTF-8, as both formats ask, whatever its encoding."""
+    """Write JSON or TOML to stdout. A pipe or file always gets UTF-8, as both formats require."""
     binary = getattr(sys.stdout, "buffer", None)  # a text in memory has none
     if binary is None or sys.stdout.isatty():
         write(text)
@@ -291,7 +291,7 @@ def _security_lines(shown: AgentCard) -> Iterable[str]:
 
 
 def _signature_lines(found: FoundCard) -> Iterable[str]:
-    """Who has signed a card, and whether that is verified."""
+    """Who has signed a card, and whether the signature is verified."""
     if (proof := found.proof) is not None:
         of_sdks = "" if proof.form == "strict" else ", in the form of the SDKs"
         yield f"verified: key {proof.key_id}{of_sdks}"
@@ -320,7 +320,7 @@ def _skills(shown: AgentCard, arguments_of: Callable[[str], Iterable[str]]) -> N
         if takes or gives:
             out.say((f"    {takes or _AS_AGENT} -> {gives or _AS_AGENT}", "dim"))
         examples = sorted(skill.examples or (), key=lambda example: example.startswith("{"))
-        for example in examples[:1]:  # the one that is easiest to type
+        for example in examples[:1]:  # the example that is easiest to type
             out.say(("    e.g.", "dim"), f" {example}")
 
 

@@ -21,7 +21,7 @@ CONFIG_FILE_NAME: Final = "bridge.toml"
 """The default name of the file."""
 
 _OF_THE_FILE: Final = ("host", "port", "replica_url", "metrics", "console", "log_format", "log_level")
-"""Options that override the file."""
+"""Options that override settings of the file."""
 
 
 def _refuse_workers(_: click.Context, __: click.Parameter, value: str | None) -> None:
@@ -120,7 +120,7 @@ def serve(context: click.Context, /, **options: Any) -> int:
     from bridge.process.served_values import FixedConfiguration
     from bridge.process.shared_listener import shared_listener
 
-    path, changes = found(options["file"]), given(context)
+    path, changes = config_file(options["file"]), overrides_from(context)
     if options["stdio"] is not None:
         return _serve_stdio(path, changes, options)
     with shared_listener(options["fd"], os.environ) as shared:
@@ -128,13 +128,13 @@ def serve(context: click.Context, /, **options: Any) -> int:
             raise UsageError(f"{shared.said} brings its own address: it does not go with --{refused[0]}")
 
         def read() -> ReadConfig:
-            given = read_from(loaded_from(path, changes))
-            plan = given.plan
+            config = read_from(loaded_from(path, changes))
+            plan = config.plan
             if options["audit_file"] is not None:
                 plan = _audited(plan, options["audit_file"], path)
-            # A file that loses its last principal is taken over, and nobody is let in then.
-            plan = closed(plan) if options["require_auth"] else plan
-            return replace(given, plan=plan if shared is None else shared.placed(plan))
+            # A reload may remove the last principal: the bridge then refuses every caller.
+            plan = requiring_credentials(plan) if options["require_auth"] else plan
+            return replace(config, plan=plan if shared is None else shared.placed(plan))
 
         first = read()
         if options["require_auth"]:
@@ -147,7 +147,7 @@ def serve(context: click.Context, /, **options: Any) -> int:
 
 
 def _audited(plan: Plan, file: Path, path: Path) -> Plan:
-    """The plan with another file for its audit.
+    """The plan, with `file` for its audit.
 
     Raises:
         UsageError: the plan has no audit.
@@ -173,7 +173,7 @@ def _serve_stdio(path: Path, changes: dict[str, SettingOverride], options: dict[
     if options["require_auth"]:
         raise UsageError("--stdio listens nowhere: it does not go with --require-auth")
     loaded = loaded_from(path, changes)
-    name, token = face_named(loaded, options["stdio"]), secrets.token_urlsafe(32)
+    name, token = server_named(loaded, options["stdio"]), secrets.token_urlsafe(32)
     first = read_from(loaded)
     first = replace(first, plan=for_stdio(first.plan, name, token))
     logs.set_up(first.log_format, first.log_level)
@@ -181,7 +181,7 @@ def _serve_stdio(path: Path, changes: dict[str, SettingOverride], options: dict[
     def read() -> ReadConfig:
         loaded = loaded_from(path, changes)
         again = read_from(loaded)
-        plan = for_stdio(again.plan, face_named(loaded, name), token)
+        plan = for_stdio(again.plan, server_named(loaded, name), token)
         if calls_itself(plan) and not calls_itself(first.plan):
             raise UsageError(f"{name} is made of an agent of this file now, which takes a restart")
         return replace(again, plan=plan)
@@ -190,8 +190,8 @@ def _serve_stdio(path: Path, changes: dict[str, SettingOverride], options: dict[
     return anyio.run(serve_stdio, first.plan, reload)
 
 
-def closed(plan: Plan) -> Plan:
-    """The plan, which lets nobody in without a credential."""
+def requiring_credentials(plan: Plan) -> Plan:
+    """The plan, with a credential required of every caller."""
     return replace(plan, allow_unauthenticated=False)
 
 
@@ -199,7 +199,7 @@ def require_credentials(plan: Plan, path: Path) -> None:
     """Require a plan that asks for credentials.
 
     Raises:
-        UsageError: it would let everyone in.
+        UsageError: the plan would let everyone in.
     """
     if not plan.asks_for_credentials:
         raise UsageError(
@@ -208,11 +208,11 @@ def require_credentials(plan: Plan, path: Path) -> None:
         )
 
 
-def face_named(loaded: LoadedConfig, name: str) -> str:
-    """The MCP server of a file that is meant; "" is the only one.
+def server_named(loaded: LoadedConfig, name: str) -> str:
+    """The name of an MCP server of the file; "" names the only one.
 
     Raises:
-        UsageError: there is none of this name, or several.
+        UsageError: there is no such server, or "" is given and there are several.
     """
     from bridge.config.text.wording import listed, meant
 
@@ -227,11 +227,11 @@ def face_named(loaded: LoadedConfig, name: str) -> str:
     return name or names[0]
 
 
-def found(file: Path | None) -> Path:
-    """The configuration file that is meant.
+def config_file(file: Path | None) -> Path:
+    """The named configuration file, or bridge.toml in the current folder.
 
     Raises:
-        UsageError: none was named, and there is none in this folder.
+        UsageError: no file is named, and the folder has no bridge.toml.
     """
     if file is not None:
         return file
@@ -243,8 +243,8 @@ def found(file: Path | None) -> Path:
     return here
 
 
-def given(context: click.Context) -> dict[str, SettingOverride]:
-    """What the command line or the environment says in the file's place."""
+def overrides_from(context: click.Context) -> dict[str, SettingOverride]:
+    """The settings of the file that the command line or the environment overrides."""
     from bridge.config.load import SettingOverride
 
     overrides: dict[str, SettingOverride] = {}
@@ -262,14 +262,14 @@ def given(context: click.Context) -> dict[str, SettingOverride]:
 
 
 def loaded_from(path: Path, changes: dict[str, SettingOverride]) -> LoadedConfig:
-    """The file, with what is said in its place."""
+    """The file, with its overridden settings."""
     from bridge.config.load import load
 
     return load(path).given(**changes)
 
 
 def read_from(loaded: LoadedConfig) -> ReadConfig:
-    """What a file says, as it is served and read again."""
+    """The values of a file that are served, and read again at a reload."""
     from functools import partial
 
     from bridge.config.toml_text import shown_values
@@ -281,10 +281,10 @@ def read_from(loaded: LoadedConfig) -> ReadConfig:
 
 
 def plan_of(loaded: LoadedConfig) -> Plan:
-    """What a file says is to be served; there has to be something.
+    """The plan of a file.
 
     Raises:
-        UsageError: there is nothing.
+        UsageError: the file serves nothing.
     """
     from bridge.assembly.plan_from_file import plan_from_file
 

@@ -1,4 +1,4 @@
-"""`mcp-a2a servers`: lists what is remembered about tool servers, and forgets it."""
+"""`mcp-a2a servers`: lists what the bridge remembers of tool servers, and makes it forget."""
 
 from __future__ import annotations
 

@@ -73,9 +73,9 @@ def migrate(**options: Any) -> int:
     import anyio
 
     from bridge.cli import logs, render
-    from bridge.cli.serve import found, loaded_from, plan_of
+    from bridge.cli.serve import config_file, loaded_from, plan_of
 
-    plan = plan_of(loaded_from(found(options["file"]), {}))
+    plan = plan_of(loaded_from(config_file(options["file"]), {}))
     logs.set_up("text", "error")
     shared, url = plan.place.shared_store, _url(options["store_url"])
     if shared is None:
@@ -126,7 +126,7 @@ async def _migrate(plan: Plan, url: str, wait_seconds: float, dry_run: bool) -> 
 
 
 def lines_of(done: Migration, *, dry_run: bool) -> Iterator[str]:
-    """What a migration did, or would do, in lines."""
+    """The lines that say what a migration did, or would do."""
     if done.before == done.after:
         yield f"{done.place}: the tables are of version {done.after}, so there is nothing to do"
         return
@@ -158,7 +158,7 @@ class _StorePlace:
         """The store of an agent.
 
         Raises:
-            UsageError: there is no such agent, or it keeps nothing.
+            UsageError: there is no such agent, or it keeps its tasks in memory.
         """
         from bridge.config.text.wording import meant
         from bridge.store.memory import MemoryStore
@@ -236,7 +236,7 @@ async def _move_one(label: str, source: PlacedStore, target: PlacedStore) -> int
     from bridge.store import moving
 
     began = time.monotonic()
-    # The target first: a database that is named in two ways is found to be locked, and is not waited for.
+    # The target first: if both name one database, the source is found locked at once, without a wait.
     async with target.store.contents(create=True) as kept, source.store.contents(create=False) as read:
         with _progress(label, await read.count()) as tell:
             done = await moving.move(read, kept, tell)
@@ -294,7 +294,7 @@ def _progress(label: str, tasks: int) -> Iterator[Callable[[str, int], None]]:
 
 
 def _missing_keys(old: _StorePlace, new: _StorePlace) -> Iterator[str]:
-    """Say which keys of handles the new file lacks, if hosts hold handles that the old one has sealed."""
+    """A message for each key of the old file that the new file lacks: hosts may hold handles sealed with it."""
     from bridge.config.toml_text import toml_value
 
     if old.loaded is None or new.loaded is None or not old.loaded.config.agents_as_tools:
@@ -310,7 +310,7 @@ def _missing_keys(old: _StorePlace, new: _StorePlace) -> Iterator[str]:
 
 
 def _keys(loaded: LoadedConfig) -> Sequence[KeyPlace]:
-    """The keys of a file; without any, the one in the state folder."""
+    """The keys of a file; if it has none, the key in the state folder."""
     from bridge.config.tables.peers import KeyPlace
     from bridge.local.user_folders import state_folder
     from bridge.seal import KEY_FILE
@@ -319,7 +319,7 @@ def _keys(loaded: LoadedConfig) -> Sequence[KeyPlace]:
 
 
 def _secret(key: KeyPlace) -> bytes | None:
-    """The key itself; None for a file that was not made yet."""
+    """The key itself; None if its file does not exist yet."""
     from bridge.local.private_files import read_secret
 
     if key.secret is not None:

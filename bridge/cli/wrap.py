@@ -148,21 +148,22 @@ def wrap(**options: Any) -> int:
     if options["print_toml"]:
         return asked.write()
     audience = banner.InLog if options["log_format"] == "json" else banner.OnTerminal
-    shown = (
-        asked.shown() if plan.place.console else ()
-    )  # a secret may be gone by the time that somebody looks
+    # Read now: the variable of a secret may be gone when somebody opens the page.
+    shown = asked.shown() if plan.place.console else ()
     return anyio.run(serve_http, plan, audience(plan), None, FixedConfiguration(lambda: shown))
 
 
 def plan_from(asked: OptionsDocument, options: dict[str, Any]) -> Plan:
-    """The plan of the options: that of the equivalent file, with settings that no file can hold.
+    """The plan of the equivalent file, with settings that no file can hold.
 
     Raises:
         UsageError: the options do not fit together, or a secret cannot be read.
     """
     plan = with_stored_logins(asked.plan())
     if options["from_json"]:
-        return replace(plan, servers={name: _adjusted(one, options) for name, one in plan.servers.items()})
+        return replace(
+            plan, servers={name: _adjusted(server, options) for name, server in plan.servers.items()}
+        )
     if options["name"]:
         return plan
     # The server itself gives the name, once it is connected.

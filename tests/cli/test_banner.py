@@ -17,7 +17,7 @@ from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import Plan, ProcessPlan
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.cli import banner, render
-from bridge.cli.encoding import write_what_the_terminal_lacks_otherwise
+from bridge.cli.encoding import replace_unencodable_characters
 from bridge.config.tables.profile import load_profile
 from bridge.identity.callers.principals import Principal
 from bridge.identity.callers.verifiers import Credential, Scheme
@@ -73,7 +73,7 @@ def test_what_a_terminal_lacks_is_written_otherwise(
 ) -> None:
     stream = TextIOWrapper(BytesIO(), encoding=encoding)
     monkeypatch.setattr(sys, "stdout", stream)
-    write_what_the_terminal_lacks_otherwise()
+    replace_unencodable_characters()
     stream.write("✓ ünïcode — 旅 🎉")
     stream.flush()
     assert stream.buffer.getvalue().decode(encoding) == written_as  # type: ignore[attr-defined]

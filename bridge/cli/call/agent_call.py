@@ -1,7 +1,7 @@
-"""A conversation with an agent about one task: the turns of a call, until the task has ended or nobody can answer.
+"""Calls an agent: the turns of one task, until the task has ended or nobody can answer its question.
 
-Each turn runs in an event loop of its own. Questions are put to the person between turns, in the main thread, where
-Ctrl+C and Ctrl+D reach the prompt. `bridge.a2a.client.follow` follows the task through broken streams.
+Each turn runs in its own event loop. The person is asked between turns, in the main thread, where Ctrl+C and Ctrl+D
+reach the prompt. `bridge.a2a.client.follow` follows the task through broken streams.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ASKING: Final = frozenset({"INPUT_REQUIRED", "AUTH_REQUIRED"})
 
 
 class AgentCalling:
-    """A call with its turns, until its task has ended or nobody can answer."""
+    """One call of an agent. `opened` or `resumed` makes the message that `run` or `begin` sends."""
 
     def __init__(
         self, connection: AgentConnection, found: FoundCard, view: CallView, timeout_seconds: float | None
@@ -50,7 +50,7 @@ class AgentCalling:
         self._status: TaskStatus | None = None
         """The task's newest status; None when there is no task."""
         self._replied = False
-        """Whether the agent answered with a message and no task."""
+        """Whether the agent answered with a message instead of a task."""
         self._answered: TaskStatus | None = None
         """The question that was answered last. The task may still show it when the next turn begins."""
 
@@ -59,15 +59,15 @@ class AgentCalling:
         return self.message(request.parts(self._card), request.metadata)
 
     def resumed(self, task_id: str, request: CallRequest) -> Message | None:
-        """Look at an existing task; return the message that answers it, or None without an answer on the command line.
+        """Fetch an existing task; return the message that answers it, or None if the command line has no answer.
 
         Raises:
-            UsageError: there is an answer, and the task asks nothing, or something else.
-            DeclinedError: the answer is a no, and the agent cannot be told: `decline` is what is left.
+            UsageError: the answer does not fit the question, or the task asks nothing.
+            DeclinedError: the answer is a no, and the agent cannot be told: call `decline`.
         """
         import anyio
 
-        anyio.run(self._look, task_id)
+        anyio.run(self._fetch, task_id)
         if not request.has_answer:
             return None
         if self._state not in ASKING:
@@ -77,7 +77,7 @@ class AgentCalling:
         return self.message(*answer)
 
     def begin(self, message: Message) -> int:
-        """Send a message and leave the task to itself."""
+        """Send a message, and do not follow the task."""
         import anyio
 
         anyio.run(self._turn, message, True)
@@ -114,7 +114,7 @@ class AgentCalling:
         return 1
 
     def cancel(self) -> None:
-        """Cancel the task, if there is one that still runs."""
+        """Cancel the task, if there is a task that still runs."""
         import anyio
 
         self._view.settle()
@@ -164,13 +164,13 @@ class AgentCalling:
         )
         return answers.EXIT_UNANSWERED
 
-    def _what_now(self) -> str:
-        """A hint on how to come back to a task that is no longer watched."""
+    def _how_to_find(self) -> str:
+        """A hint how to find a task that is no longer watched."""
         if self._task_id is None:
             return "If it began a task, that may still run; it did not say its id."
         return f"The task may still run; this shows it: {self._connection.line('tasks')} {self._task_id}"
 
-    async def _look(self, task_id: str) -> None:
+    async def _fetch(self, task_id: str) -> None:
         from bridge.a2a.model.objects import StreamResponse
 
         async with self._connection.client() as http:
@@ -187,7 +187,7 @@ class AgentCalling:
                 async with self._connection.client() as http:
                     client = self._connection.agent(http, self._found)
                     if no_wait and message is not None:
-                        await self._leave(client, message)
+                        await self._begin(client, message)
                     else:
                         await self._follow(client, message)
         except TimeoutError as exc:
@@ -195,7 +195,7 @@ class AgentCalling:
             raise PeerError(f"the agent was not done within {self._timeout_seconds:g} s{task}") from exc
         except PeerError as exc:
             if isinstance(exc, OutcomeUnknownError) or self._goes_on:
-                raise PeerError(f"{exc}. {self._what_now()}") from exc
+                raise PeerError(f"{exc}. {self._how_to_find()}") from exc
             raise
 
     async def _follow(self, agent: AgentClient, message: Message | None) -> None:
@@ -211,7 +211,7 @@ class AgentCalling:
                 agent, SendMessageRequest(message=message), listener, pace=pace, answered=self._answered
             )
 
-    async def _leave(self, agent: AgentClient, message: Message) -> None:
+    async def _begin(self, agent: AgentClient, message: Message) -> None:
         from bridge.a2a.client.follow import event_of
         from bridge.a2a.model.objects import SendMessageConfiguration, SendMessageRequest
 
@@ -220,7 +220,7 @@ class AgentCalling:
         self._take(event_of(await agent.send(request)))
 
     async def _has_gone_on(self, agent: AgentClient) -> bool:
-        """Whether the task went on by itself once it was authorised (section 7.6.1); it may ask something else."""
+        """Whether the task went on after it was authorised (A2A section 7.6.1). It may now ask something else."""
         assert self._task_id is not None
         assert self._status is not None
         status = (await agent.get(self._task_id)).status
@@ -230,7 +230,7 @@ class AgentCalling:
         return before is not None and now is not None and before.message_id != now.message_id
 
     def _take(self, event: StreamResponse) -> None:
-        """Show an event, and note its status."""
+        """Show an event, and keep its status."""
         self._view.show(event)
         if event.message is not None:
             self._replied = True
@@ -243,7 +243,7 @@ class AgentCalling:
 
     @property
     def _goes_on(self) -> bool:
-        """Whether there is a task, and it was at work at its last event."""
+        """Whether there is a task that was at work at its last event."""
         return self._task_id is not None and self._state not in CODES and self._state not in ASKING
 
     async def _cancel(self, task_id: str) -> None:

@@ -21,9 +21,9 @@ _PAIR: Final = re.compile(r"([^=]+)=(.*)", re.DOTALL)
 _JSON: Final = "application/json"
 
 _SIMILAR: Final = "did you mean"
-"""The beginning of a hint that names similar words instead of all."""
+"""The beginning of a hint that names only similar words."""
 _MOST_NAMES: Final = 10
-"""Skills that a message names when none is similar."""
+"""The most skills that a message names if none is similar."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class CallRequest:
     skill: str | None
     """The skill, or the tool of an MCP server."""
     pairs: dict[str, tuple[str, ...]]
-    """The texts given for each argument, several if it was given several times."""
+    """The texts of each argument. An argument that was given several times has several."""
     arguments: JsonObject | None
     text: str | None
     declines: bool = False
@@ -75,14 +75,14 @@ class CallRequest:
 
     @property
     def metadata(self) -> JsonObject | None:
-        """Metadata with the skill's name, for agents that look there."""
+        """Metadata with the skill's name, for agents that read it there."""
         from bridge.translate.call_to_message import skill_metadata
 
         return skill_metadata(self.skill) if self.skill else None
 
     @property
     def asks_for_list(self) -> bool:
-        """Whether the command line says nothing: then the skills are listed."""
+        """Whether the command line has neither a skill nor an answer, so that the skills are listed."""
         return self.skill is None and not self.has_answer
 
     def parts(self, card: AgentCard) -> tuple[Part, ...]:
@@ -90,8 +90,8 @@ class CallRequest:
         text, so it gets the arguments as text, too.
 
         Raises:
-            UsageError: there is no such skill, or none and no text, an argument has two values, or the skill says
-                that it takes no such argument.
+            UsageError: there is no such skill, neither a skill nor a text is given, an argument has two values, or the
+                skill's schema forbids an argument.
         """
         from bridge.a2a.model.objects import Part
         from bridge.translate.call_to_message import arguments_in_words
@@ -111,15 +111,15 @@ class CallRequest:
         if tool is not None:
             forms.check_names(arguments, tool, self.skill)
         data = Part(data=arguments, media_type=_JSON)
-        if any(one.uri == URI for one in card.capabilities.extensions or ()):
+        if any(extension.uri == URI for extension in card.capabilities.extensions or ()):
             return (data,)
         text = Part(text=arguments_in_words(arguments, otherwise=self.skill))
         return (text, data) if arguments else (text,)
 
     def _require_skill_on(self, card: AgentCard) -> None:
-        """Refuse a skill that is not on the card, so that no task is made that only asks for the skill.
+        """Refuse a skill that is not on the card: the agent would make a task that only asks for the skill.
 
-        If the agent has an extended card, it may have further skills, and only the agent can tell.
+        If the agent has an extended card, it may have further skills, which only the agent knows.
         """
         from bridge.config.text.wording import meant
 

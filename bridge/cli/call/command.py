@@ -1,4 +1,4 @@
-"""`mcp-a2a call`: one skill of an agent (see `agent.py`), or one tool of an MCP server (see `tool.py`)."""
+"""`mcp-a2a call`: calls a skill of an agent (`agent_call.py`) or a tool of an MCP server (`tool_call.py`)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _URL: Final = re.compile("https?:", re.IGNORECASE)
 
 
 class _WithServer(click.Command):
-    """A command line at whose end, behind `--`, may stand the command of a tool server.
+    """A command line that may end with `--` and the command of a tool server.
 
-    Behind an agent's URL, `--` only says that no options follow.
+    After an agent's URL, `--` only ends the options.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Part the words of the call from those of the server."""
+        """Separate the words of the call from the words of the server."""
         place = self._place_of_dashes(args)
         before, behind = args[:place], args[place + 1 :]
         rest = super().parse_args(ctx, before)
@@ -43,17 +43,17 @@ class _WithServer(click.Command):
                 "server": tuple(behind),
             }
         elif not ctx.resilient_parsing:
-            (parameter,) = (one for one in self.params if one.name == "url")
-            raise click.MissingParameter(ctx=ctx, param=parameter)
+            (url_parameter,) = (parameter for parameter in self.params if parameter.name == "url")
+            raise click.MissingParameter(ctx=ctx, param=url_parameter)
         return rest
 
     def _place_of_dashes(self, args: list[str]) -> int:
-        """Where the first `--` is that is no option's value; the end when there is none."""
+        """The index of the first `--` that is not the value of an option; the end if there is none."""
         taking = {
             name
-            for one in self.params
-            if isinstance(one, click.Option) and not one.is_flag
-            for name in one.opts
+            for option in self.params
+            if isinstance(option, click.Option) and not option.is_flag
+            for name in option.opts
         }
         places = (
             place
@@ -157,7 +157,7 @@ def call(**options: Any) -> int:
     except DeclinedError:
         return talk.decline()
     except KeyboardInterrupt:
-        click.echo(err=True)  # whatever was being typed, what follows stands on a line of its own
+        click.echo(err=True)  # begin a new line after what the person was typing
         talk.cancel()
         raise
     finally:
@@ -165,7 +165,7 @@ def call(**options: Any) -> int:
 
 
 def _call_of_command(options: dict[str, Any]) -> int:
-    """Call a tool of a server that is started for it."""
+    """Start a server and call its tool."""
     from bridge.cli.call.results import CallView
     from bridge.cli.call.tool_call import ToolCalling, require_none_for_agents, server_from
 

@@ -1,7 +1,7 @@
 """The questions of an agent in a task, and their answers from a person at the terminal or from a command line.
 
-A question with a schema is a form, a question with a URL is a visit, and any other question is asked in its own words.
-If several are open, each is asked, and one message answers all of them.
+A question with a schema is a form, a question with a URL is a visit, and any other question is plain text. If several
+questions are open, the person answers each, and one message has all answers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bridge.text.jsonvalues import JsonObject
 
 EXIT_UNANSWERED: Final = 3
-"""The exit code of a call that asks something when there is no terminal."""
+"""The exit code of a call that asks a question without a terminal."""
 
 _JSON: Final = "application/json"
 _DECLINES: Final = " (Ctrl+D declines)"
@@ -42,29 +42,29 @@ class CallQuestion:
     key: str | None
     """The question's key in the answer, if the agent gave it one."""
     words: str
-    """The question in words, if it is one of several."""
+    """The text of the question, if there are several questions."""
     is_visit: bool
-    """Whether the person does something at a URL, and only reports that it is done."""
+    """Whether the person does something at a URL, and then only confirms."""
     form: forms.Form | None
     is_confirmation: bool = False
     """Whether the person is asked to allow something, and fills in nothing."""
     takes_refusals: bool = False
-    """Whether the agent has declared how a client declines, by the bridge's extension."""
+    """Whether the agent declares the bridge's extension, which defines how a client declines."""
 
     @property
-    def no(self) -> JsonObject | None:
-        """The content of the question's form that says no, if its schema declares one."""
+    def refusal(self) -> JsonObject | None:
+        """The content that says no, if the schema of the question's form declares it."""
         from bridge.translate.refusals import refusal_content
 
         return None if self.form is None else refusal_content(self.form.tool.input_schema)
 
 
 class DeclinedError(Exception):
-    """The person declined, and the agent has not said how a client declines: the task has to be canceled."""
+    """The person declined, and the agent does not define how a client declines: the task has to be canceled."""
 
 
 def is_question(data: JsonValue) -> bool:
-    """Whether the data of a message is a question for programs; the text has it for people."""
+    """Whether the data of a message is a question for programs. The text of the message asks people."""
     return isinstance(data, dict) and ("questions" in data or "schema" in data or data.get("mode") == "url")
 
 
@@ -74,7 +74,7 @@ def questions_in(
     """The questions of a task, at least one. `tool_of` gives the tool behind a skill, if the card tells it.
     `takes_refusals` is as for `CallQuestion`."""
     found = _questions_in(status, tool_of)
-    return [replace(one, takes_refusals=takes_refusals) for one in found]
+    return [replace(question, takes_refusals=takes_refusals) for question in found]
 
 
 def _questions_in(status: TaskStatus, tool_of: Callable[[str], Tool | None]) -> list[CallQuestion]:
@@ -92,8 +92,8 @@ def _questions_in(status: TaskStatus, tool_of: Callable[[str], Tool | None]) -> 
         assert isinstance(data, dict)
         several = data.get("questions")
         if isinstance(several, list):
-            listed = [_question(one, tool_of) for one in several if isinstance(one, dict)]
-            return [one for one in listed if one.key is not None] or [only]
+            listed = [_question(asked, tool_of) for asked in several if isinstance(asked, dict)]
+            return [question for question in listed if question.key is not None] or [only]
         if (form := forms.form_from(data, tool_of)) is not None:
             return [CallQuestion(only.key, "", False, form, not form.names)]
     return [only]
@@ -122,22 +122,22 @@ def answer_to(questions: list[CallQuestion], *, is_first: bool) -> AnswerParts:
 
     if len(questions) == 1:
         (question,) = questions
-        given = _asked(question, is_first=is_first)
+        given = _ask(question, is_first=is_first)
         return declined(questions) if given is None else _answer(question, given)
     answers: JsonObject = {}
     for place, question in enumerate(questions):
         assert question.key is not None
         render.err.say_in_lines(question.words)
-        given = _asked(question, is_first=is_first and place == 0)
+        given = _ask(question, is_first=is_first and place == 0)
         answers[question.key] = _decline(question) if given is None else _keyed(question, given)
     return (Part(data=answers, media_type=_JSON),), None
 
 
-def _asked(question: CallQuestion, *, is_first: bool) -> str | JsonObject | None:
-    """Ask one question; None when the person ends the input, or says no where there is only a yes or a no."""
+def _ask(question: CallQuestion, *, is_first: bool) -> str | JsonObject | None:
+    """Ask one question; None if the person ends the input, or answers a yes-or-no question with no."""
     from bridge.cli import render
 
-    can_be_told = question.takes_refusals or question.no is not None
+    can_be_told = question.takes_refusals or question.refusal is not None
     hint = (_DECLINES if can_be_told else _ENDS) if is_first or question.is_visit else ""
     if question.form is not None and not question.is_confirmation:
         return forms.filled_in(question.form, hint)
@@ -146,7 +146,7 @@ def _asked(question: CallQuestion, *, is_first: bool) -> str | JsonObject | None
         words = render.ask(f"Press Enter {doing}{hint}")
         if words is None or _refuses(words):
             return None
-        # A form without fields is answered as one.
+        # A form without fields takes an empty object.
         return words or ({} if question.form is not None else _chosen_by_enter(question))
     return render.ask(f"Your answer:{hint}")
 
@@ -155,12 +155,12 @@ def _refuses(words: str) -> bool:
     from bridge.a2a.model.objects import Message, Part, Role
     from bridge.translate.confirmation import refuses_in_words
 
-    said = Message(message_id="-", role=Role.USER, parts=(Part(text=words),))
-    return refuses_in_words(said)
+    answer = Message(message_id="-", role=Role.USER, parts=(Part(text=words),))
+    return refuses_in_words(answer)
 
 
 def _keyed(question: CallQuestion, given: str | JsonObject) -> JsonObject:
-    """The answer to one of several questions. Words beside a yes are for the agent to judge."""
+    """The answer to one of several questions. Any text other than the yes goes to the agent unchanged."""
     if isinstance(given, dict):
         return given
     return {"action": "accept"} if given == _chosen_by_enter(question) else {"answer": given}
@@ -169,8 +169,8 @@ def _keyed(question: CallQuestion, given: str | JsonObject) -> JsonObject:
 def _decline(question: CallQuestion) -> JsonObject:
     if question.takes_refusals:
         return {"action": "decline"}
-    if (no := question.no) is not None:
-        return no
+    if (refusal := question.refusal) is not None:
+        return refusal
     raise DeclinedError
 
 
@@ -186,7 +186,7 @@ def answer_given(
     """The answer on a command line.
 
     Raises:
-        UsageError: an argument has two values, or the form says that it has no such field.
+        UsageError: an argument has two values, or the form forbids an argument.
     """
     question = questions[0]
     if text is not None:
@@ -215,20 +215,21 @@ def declined(questions: list[CallQuestion]) -> AnswerParts:
     from bridge.translate.extension import ANSWER, QUESTION
 
     if all(question.takes_refusals for question in questions):
-        # As data, never in words, which could be taken for the answer.
+        # As data: the agent could take words for an answer.
         key: JsonObject = {QUESTION: questions[0].key} if len(questions) == 1 and questions[0].key else {}
         return (Part(data={"action": "decline"}, media_type=_JSON),), {**key, ANSWER: "decline"}
-    said: JsonObject = {str(question.key): _decline(question) for question in questions}
-    data = _decline(questions[0]) if len(questions) == 1 else said
+    refusals: JsonObject = {str(question.key): _decline(question) for question in questions}
+    data = _decline(questions[0]) if len(questions) == 1 else refusals
     return (Part(data=data, media_type=_JSON),), None
 
 
 def reply_for(questions: list[CallQuestion]) -> str:
-    """A sample answer to these questions: a JSON object to fill in, or words."""
+    """A sample answer to these questions: a JSON object to fill in, or a text."""
     (question, *others) = questions
     if others:
         example = {
-            str(one.key): dict.fromkeys(one.form.names, "...") if one.form else {} for one in questions
+            str(asked.key): dict.fromkeys(asked.form.names, "...") if asked.form else {}
+            for asked in questions
         }
         return ascii_json(example)
     if question.form is not None and not question.is_confirmation:
@@ -240,7 +241,7 @@ def reply_for(questions: list[CallQuestion]) -> str:
 
 def how_declined(questions: list[CallQuestion]) -> str:
     """What --decline does with these questions, in words."""
-    are_told = all(question.takes_refusals or question.no is not None for question in questions)
+    are_told = all(question.takes_refusals or question.refusal is not None for question in questions)
     return "declines" if are_told else "declines, which cancels the task"
 
 
@@ -269,10 +270,10 @@ def _answer(question: CallQuestion, given: str | JsonObject, *, is_of_several: b
     if question.key is None:
         if isinstance(given, str) or is_of_several or question.form is not None:
             return (part,), None
-        # An agent that asks in words may read only text.
+        # An agent that asks without a form may read only text.
         return (Part(text=arguments_in_words(given)), part), None
-    # Other words than these, and data, are for the agent to judge: they may be no yes at all.
+    # Only the expected word is marked as a yes: the agent judges any other text or data.
     is_yes_alone = question.is_confirmation or question.is_visit
     is_yes = given == _chosen_by_enter(question) or (question.form is not None and not given)
-    is_left_open = is_yes_alone and not is_yes
-    return (part,), {QUESTION: question.key, **({} if is_left_open else {ANSWER: "accept"})}
+    is_for_agent = is_yes_alone and not is_yes
+    return (part,), {QUESTION: question.key, **({} if is_for_agent else {ANSWER: "accept"})}

@@ -1,6 +1,6 @@
 """Finds parts of a result that only repeat other parts. Pure.
 
-Tools often give a result twice: as content for people and as data for programs. A person sees it once.
+Tools often give a result twice: as content for people and as data for programs. The terminal shows it once.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ if TYPE_CHECKING:
     from bridge.a2a.model.objects import Part
 
 _KINDS: Final = frozenset({"text", "image", "audio", "blob", "resource", "file"})
-"""Types of content blocks in data, which need not be shown beside their files."""
+"""Types of content blocks. In data they add nothing to a file that is shown."""
 
 
 @dataclass
 class ShownParts:
-    """The parts of an artifact that were shown so far."""
+    """The parts of an artifact that were received and shown so far."""
 
     texts: list[list[str]] = field(default_factory=list)
-    """Each text in its chunks."""
+    """The shown texts, each as its chunks."""
     files: list[Part] = field(default_factory=list)
     saved: tuple[str, Path] | None = None
-    """The text that was saved last as a file: its name and its path."""
-    heard_texts: list[str] = field(default_factory=list)
-    """All text that came, piece by piece."""
-    heard_others: int = 0
-    """The number of received parts that are no text."""
+    """The name and path of the text that was last saved as a file."""
+    received_texts: list[str] = field(default_factory=list)
+    """All received text, piece by piece."""
+    received_others: int = 0
+    """The number of received parts that are not text."""
 
-    def hear(self, parts: Sequence[Part]) -> None:
-        """Note all received parts, shown or not."""
-        self.heard_texts += (part.text for part in parts if part.text is not None)
-        self.heard_others += sum(part.text is None for part in parts)
+    def receive(self, parts: Sequence[Part]) -> None:
+        """Record parts as received, whether they are shown or not."""
+        self.received_texts += (part.text for part in parts if part.text is not None)
+        self.received_others += sum(part.text is None for part in parts)
 
     def beyond(self, parts: Sequence[Part]) -> tuple[Part, ...] | None:
         """The parts of the whole artifact that were not received yet; None when it differs from the received parts."""
-        heard, whole = "".join(self.heard_texts), "".join(part.text or "" for part in parts)
+        heard, whole = "".join(self.received_texts), "".join(part.text or "" for part in parts)
         if not whole.startswith(heard):
-            # An agent may tell pieces again after a break; they are shown already.
+            # After a broken stream, an agent may repeat pieces that are already shown.
             return () if heard.startswith(whole) else None
-        text, others = len(heard), self.heard_others
+        text, others = len(heard), self.received_others
         rest: list[Part] = []
         for part in parts:
             if part.text is None:
@@ -59,7 +59,7 @@ class ShownParts:
         return tuple(rest)
 
     def repeated_in(self, parts: Sequence[Part], *, goes_on: bool = False) -> tuple[Part, ...]:
-        """Return the next parts that need not be shown; note the others."""
+        """Return those of the next parts that need not be shown, and record the others as shown."""
         datas = [part.data for part in parts if part.kind == "data"]
         repeated = []
         earlier = list(self.texts)
@@ -81,7 +81,7 @@ class ShownParts:
         return tuple(repeated)
 
     def _shows(self, value: JsonValue) -> bool:
-        """Whether the one value of an object is shown as text, or its files are shown as files."""
+        """Whether an object's only value is shown as text, or all its contents are shown as files."""
         if not isinstance(value, dict):
             return False
         if self._shows_files(value):
@@ -90,9 +90,9 @@ class ShownParts:
             return False
         [only] = value.values()
         texts = ["".join(chunks) for chunks in self.texts]
-        if isinstance(only, list) and len(only) == len(texts) and all(map(_says, texts, only)):
+        if isinstance(only, list) and len(only) == len(texts) and all(map(_is_json_of, texts, only)):
             return True
-        return any(_says(text, only) for text in texts)
+        return any(_is_json_of(text, only) for text in texts)
 
     def _shows_files(self, value: JsonValue) -> bool:
         contents = {_plain_base64(file.raw) for file in self.files if file.raw}
@@ -104,12 +104,12 @@ class ShownParts:
         )
 
 
-def _says(text: str, value: JsonValue) -> bool:
+def _is_json_of(text: str, value: JsonValue) -> bool:
     return text == value or value in _values_in(text)
 
 
 def _object_in(text: str) -> Iterable[JsonValue]:
-    """The object or array that a text is the JSON of."""
+    """The object or array, if the text is the JSON of one."""
     return _values_in(text) if text.lstrip().startswith(("{", "[")) else ()
 
 
@@ -121,7 +121,7 @@ def _values_in(text: str) -> tuple[JsonValue, ...]:
 
 
 def _plain_base64(text: str) -> str:
-    """One spelling for both alphabets, padded or not."""
+    """The same spelling for both alphabets of base64, with or without padding."""
     return text.replace("-", "+").replace("_", "/").rstrip("=")
 
 

@@ -1,7 +1,7 @@
 """The output of a call: the states of the task on stderr, its results on stdout.
 
-If both are the same terminal, pipe or file, an open line of a result is ended before other output. `repeats.py` finds
-the parts of a result that only repeat others.
+If both are the same terminal, pipe or file, other output begins on a new line. `repeats.py` finds the parts of a result
+that only repeat others.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class CallView:
     """Shows the events of a call."""
 
     def __init__(self, *, json_lines: bool, id_only: bool, save: Path | None) -> None:
-        """`json_lines` writes the events as JSON and nothing for a person. `id_only` writes no results of a task.
-        `save` is the folder for files.
+        """With `json_lines`, write the events as JSON and nothing for a person. With `id_only`, write no results of a
+        task. `save` is the folder for files.
 
         Raises:
             UsageError: the folder cannot be made.
@@ -47,7 +47,7 @@ class CallView:
         self._save = save
         self._bar: Progress | None = None
         self._shown: dict[str, ShownParts] = {}
-        """What was shown of each artifact."""
+        """The shown parts of each artifact, by its id."""
         self._shown_task = ""
         self._shown_status: TaskStatus | None = None
         self._line_open = False
@@ -65,7 +65,7 @@ class CallView:
         if event.task is not None:
             self._task_id(event.task.id)
             for artifact in event.task.artifacts or ():
-                self._as_known(artifact)
+                self._artifact_of_task(artifact)
             if event.task.status != self._shown_status:
                 self.status(event.task.status)
         elif event.status_update is not None:
@@ -77,7 +77,7 @@ class CallView:
             self.results(event.message.parts)
 
     def skills(self, card: AgentCard) -> None:
-        """Show the skills of an agent, a line each, or as JSON."""
+        """Show the skills of an agent, one line each, or as JSON."""
         if self._json_lines:
             for skill in card.skills:
                 write_document(skill.to_json().decode() + "\n")
@@ -90,14 +90,14 @@ class CallView:
             write("no skills: --text sends a text\n")
 
     def left(self, task_id: str) -> None:
-        """Show the id of a task that is not waited for."""
+        """Show the id of a task whose end is not awaited."""
         if self._has_result:
             self._say("The agent keeps the result: --no-wait prints the task's id alone.")
         if not self._json_lines:
             write(f"{task_id}\n")
 
     def unanswered(self, reason: str, command: str, how_declined: str) -> None:
-        """Say that nobody can answer the question, and which command answers it."""
+        """Say that nobody can answer the question, and which command would answer it."""
         decline = f" (--decline in place of the answer {how_declined})"
         self._fault(f"The task waits for an answer, and {reason}. To answer it{decline}:\n{command}")
 
@@ -109,18 +109,18 @@ class CallView:
         )
 
     def unasked(self) -> None:
-        """Say that nobody can answer a tool's question, so that its call is over."""
+        """Say that nobody can answer a tool's question, so that its call was cancelled."""
         self._fault(
             "The tool waits for an answer, and there is no terminal to ask for it: the call was cancelled."
         )
 
     def message(self, message: JsonObject) -> None:
-        """Show one message of a tool server, which is no event of a task."""
+        """Show one message of a tool server, in JSON output only."""
         if self._json_lines:
             write_document(json.dumps(message, ensure_ascii=False) + "\n")
 
     def hop(self, protocol: str, direction: str, text: str) -> None:
-        """Show a message on the wire in one line. Line ends between JSON tokens have no meaning."""
+        """Show a message on the wire in one line. The line ends between its JSON tokens have no meaning."""
         self._fault(f"{protocol} {direction} {' '.join(text.splitlines())}")
 
     def not_canceled(self, task_id: str, reason: str) -> None:
@@ -151,7 +151,7 @@ class CallView:
         parts = status.message.parts if status.message else ()
         if status.state.name == "COMPLETED" and not self._has_result:
             self._say((word, "green"))
-            self.results(parts)  # an agent that answers with its last word instead of an artifact
+            self.results(parts)  # an agent may give its result in the last message instead of an artifact
             return
         words = "\n".join(self._notes(parts, with_data=not word.startswith("input")))
         numbers = progress_in(metadata)
@@ -161,7 +161,7 @@ class CallView:
         step = f" {numbers[0]:g}{f'/{numbers[1]:g}' if numbers[1] else ''}" if numbers else ""
         line = (word, _COLOURS.get(word, "cyan")), f"{step}{f': {words}' if words else ''}"
         if self._json_lines and word.endswith("required") and can_ask():
-            self._fault(*line)  # who is asked must see what
+            self._fault(*line)  # the person must see the question
         else:
             self._say(*line)
 
@@ -170,7 +170,7 @@ class CallView:
             self._fault(*words)
 
     def _fault(self, *words: str | tuple[str, str]) -> None:
-        """Show a fault, whatever output was asked for."""
+        """Show a message, also beside JSON output."""
         self._end_bar()
         if share_a_place():
             self.settle()
@@ -189,10 +189,10 @@ class CallView:
         text = with_visible_characters(words) or bar.description
         self._bar.update(bar.id, completed=progress, total=total, description=text)
 
-    def _as_known(self, artifact: Artifact) -> None:
-        """Show the parts of a task's artifact that were missed, for example because a stream was lost."""
-        heard = self._shown.get(artifact.artifact_id)
-        rest = heard.beyond(artifact.parts) if heard is not None else None
+    def _artifact_of_task(self, artifact: Artifact) -> None:
+        """Show the parts of a task's artifact that were not received yet, for example after a broken stream."""
+        shown = self._shown.get(artifact.artifact_id)
+        rest = shown.beyond(artifact.parts) if shown is not None else None
         if rest is None:
             self._artifact(artifact, goes_on=False)
         elif rest:
@@ -201,13 +201,13 @@ class CallView:
     def _artifact(self, artifact: Artifact, *, goes_on: bool) -> None:
         shown = self._shown.get(artifact.artifact_id) if goes_on else None
         shown = self._shown[artifact.artifact_id] = shown or ShownParts()
-        shown.hear(artifact.parts)
+        shown.receive(artifact.parts)
         self.results(artifact.parts, shown, artifact.name or "", goes_on=goes_on)
 
     def results(
         self, parts: Sequence[Part], shown: ShownParts | None = None, name: str = "", *, goes_on: bool = False
     ) -> None:
-        """Show parts as results. A continued text continues the open line of the last one."""
+        """Show parts as results. With `goes_on`, a text continues the open line."""
         self._end_bar()
         shown = shown or ShownParts()
         repeated = shown.repeated_in(parts, goes_on=goes_on)
@@ -216,7 +216,7 @@ class CallView:
             if goes_on and self._continues_file(part, shown):
                 goes_on = False
                 continue
-            kept = self._kept(part, name, shown)
+            kept = self._saved(part, name, shown)
             if self._json_lines or part in repeated or (self._id_only and self._shown_task):
                 continue
             if self._line_open and not (goes_on and part.kind == "text"):
@@ -227,16 +227,16 @@ class CallView:
             goes_on = False
 
     def _notes(self, parts: Sequence[Part], *, with_data: bool) -> Iterable[str]:
-        """The parts of a message as lines. The form of a question is left out when there are words for it."""
-        worded = any(part.text is not None for part in parts)
+        """The parts of a message as lines. The form of a question is left out if there is a text."""
+        has_text = any(part.text is not None for part in parts)
         repeated = ShownParts().repeated_in(parts)
         for part in parts:
             shown = with_data and not is_question(part.data)
-            if (part.kind != "data" or shown or not worded) and part not in repeated:
-                yield self._kept(part) or _words(part)
+            if (part.kind != "data" or shown or not has_text) and part not in repeated:
+                yield self._saved(part) or _words(part)
 
-    def _kept(self, part: Part, name: str = "", shown: ShownParts | None = None) -> str | None:
-        """Save a file and return its path; None when the part is no file, or files are not saved."""
+    def _saved(self, part: Part, name: str = "", shown: ShownParts | None = None) -> str | None:
+        """Save a file and return its path; None if the part is not a file, or files are not saved."""
         content = _file_content(part)
         if self._save is None or content is None:
             return None
@@ -246,16 +246,16 @@ class CallView:
         return str(path)
 
     def _continues_file(self, part: Part, shown: ShownParts) -> bool:
-        """Whether a text goes on with the file of this name that was saved last; then it is added to that file."""
+        """If a text continues the file that was saved last, append it, and return True."""
         if self._save is None or part.text is None or shown.saved is None or shown.saved[0] != part.filename:
             return False
-        _added(part.text.encode(errors="replace"), shown.saved[1])
+        _append(part.text.encode(errors="replace"), shown.saved[1])
         return True
 
 
 def progress_in(metadata: JsonObject | None) -> tuple[float, float | None] | None:
     """The numbers of a progress report in a status update's metadata."""
-    from bridge.translate.extension import PROGRESS  # here, as it imports the MCP SDK
+    from bridge.translate.extension import PROGRESS  # imported here, because it imports the MCP SDK
 
     found = (metadata or {}).get(PROGRESS)
     progress, total = (found.get("progress"), found.get("total")) if isinstance(found, dict) else (None, None)
@@ -269,7 +269,7 @@ def _is_number(value: JsonValue) -> TypeGuard[float]:
 
 
 def base64_bytes(text: str) -> bytes:
-    """The bytes behind either alphabet of base64, padded or not."""
+    """The bytes of base64 in either alphabet, with or without padding."""
     return base64.urlsafe_b64decode(text.replace("+", "-").replace("/", "_").rstrip("=") + "==")
 
 
@@ -287,7 +287,7 @@ def _words(part: Part) -> str:
 
 
 def _file_content(part: Part) -> bytes | None:
-    """What a part holds as a file: bytes, or a text or data that has the name of a file; None when it is none."""
+    """The content of a part that is a file: bytes, or a text or data with a file name; None for any other part."""
     if part.raw is not None:
         return base64_bytes(part.raw)
     if not part.filename or part.url is not None:
@@ -296,7 +296,7 @@ def _file_content(part: Part) -> bytes | None:
 
 
 def _file_name(part: Part, artifact: str) -> str:
-    """A safe file name: the file's own or its artifact's, without any path that the agent may have given."""
+    """A safe file name: the file's or its artifact's name, without a path that the agent may have given."""
     media_type = part.media_type or ""
     return (
         safe_file_name(part.filename or "")
@@ -306,7 +306,7 @@ def _file_name(part: Part, artifact: str) -> str:
 
 
 def _lines_of(words: Sequence[str | tuple[str, str]]) -> Iterator[list[str | tuple[str, str]]]:
-    """Words of a line, where each text of a peer may have several lines: those after the first are indented."""
+    """Split words of a line at their line breaks. Lines after the first are indented."""
     line: list[str | tuple[str, str]] = []
     for word in words:
         text, style = (word, "") if isinstance(word, str) else word
@@ -319,7 +319,7 @@ def _lines_of(words: Sequence[str | tuple[str, str]]) -> Iterator[list[str | tup
 
 
 def _written(content: bytes, name: str, folder: Path) -> Path:
-    """Write a file with a free name, and return its path. Existing files stay."""
+    """Write a file under an unused name, and return its path."""
     stem, suffix, number = Path(name).stem, Path(name).suffix, 1
     while True:
         path = folder / (name if number == 1 else f"{stem}-{number}{suffix}")
@@ -334,8 +334,8 @@ def _written(content: bytes, name: str, folder: Path) -> Path:
             return path
 
 
-def _added(content: bytes, path: Path) -> None:
-    """Write more of a file that was begun."""
+def _append(content: bytes, path: Path) -> None:
+    """Append to a file."""
     try:
         with path.open("ab") as file:
             file.write(content)

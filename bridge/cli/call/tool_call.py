@@ -1,10 +1,9 @@
-"""A tool of an MCP server, called from a shell: what `mcp-a2a call` does where there is no agent.
+"""Calls a tool of an MCP server: `mcp-a2a call` without an agent.
 
-The server's questions become questions of a task, and are asked and answered like those of an agent.
+The server's questions become questions of a task, so that the person is asked as for an agent.
 
-The connection lives in an event loop on a thread of its own, and listens there while a person is asked. All output and
-all questions happen in the main thread, where Ctrl+C and Ctrl+D reach the prompt: it takes steps from a queue until
-the call is over.
+The connection has an event loop on its own thread, and goes on listening while the person is asked. The main thread
+prints and asks, because Ctrl+C and Ctrl+D reach the prompt there: it takes steps from a queue until the call is over.
 """
 
 from __future__ import annotations
@@ -61,19 +60,19 @@ from bridge.translate.outcome import URL_REQUIRED, parts_of_failure, state_of_er
 from bridge.translate.result import ARTIFACT_META
 
 _CANCEL_SECONDS: Final = 10.0
-"""How long the command tries to tell a server that a call is cancelled."""
+"""How long the command tries to send a cancellation to the server."""
 
 _LINKS: Final = LinkRules(extension_active=True, allow_file=True)
-"""Show every link as it is: a person who calls a server from a shell may see links to its disk."""
+"""Show every link unchanged: a person who calls a server from a shell may see links to its disk."""
 
 _FOR_AGENTS: Final = ("task_id", "no_wait", "trust", "api_key", "dialect")
-"""The options that are for agents only."""
+"""The parameter names of options that are for agents only."""
 
 _T = TypeVar("_T")
 
 
 class _NobodyToAskError(Exception):
-    """A question came, and there is no terminal."""
+    """The server asks a question, and there is no terminal."""
 
 
 class _CallDeclinedError(Exception):
@@ -100,7 +99,7 @@ def require_none_for_agents(options: Mapping[str, Any]) -> None:
 
 
 def server_from(options: Mapping[str, Any]) -> Plan:
-    """The tool server that a command line starts, or names by its URL.
+    """The plan of the tool server that a command line names by its command or its URL.
 
     Raises:
         UsageError: the options do not fit the server.
@@ -114,7 +113,7 @@ class ToolCalling:
     """One call, from the connection to its result; used once."""
 
     def __init__(self, plan: Plan, request: CallRequest, view: CallView, options: Mapping[str, Any]) -> None:
-        """Of the options of the command line, `json_output`, `save`, `timeout_seconds` and `trace` are read."""
+        """Reads `json_output`, `save`, `timeout_seconds` and `trace` of the options."""
         self._request = request
         self._view = view
         self._json_lines: bool = options["json_output"]
@@ -138,7 +137,7 @@ class ToolCalling:
         Raises:
             UsageError: there is no such tool, or its schema does not accept the arguments.
             NoServerError: no server can be reached.
-            PeerError: the server broke the call off.
+            PeerError: the server broke off the call.
         """
         try:
             with start_blocking_portal() as self._portal:
@@ -160,7 +159,7 @@ class ToolCalling:
             self._view.settle()
 
     def _cancel(self, future: Future[int]) -> None:
-        """Cancel the call while the connection is still open, so that the server is told."""
+        """Cancel the call while the connection is still open, so that the server gets the cancellation."""
         if self._patience is not None and not future.done():
             self._portal.call(self._patience.scope.cancel)
             wait([future], _CANCEL_SECONDS)
@@ -192,7 +191,7 @@ class ToolCalling:
             return await self._ended(state_of_error(exc.code), (Part(text=str(exc)),))
         return await self._finish(tool, result)
 
-    # What is called
+    # The tool and its arguments
 
     def _tool(self) -> Tool | None:
         """The tool that the command line names; None when it names none."""
@@ -213,7 +212,7 @@ class ToolCalling:
         return 0
 
     def _listed(self) -> list[str]:
-        """The server's tools, a line each, and why some cannot be called."""
+        """The server's tools, one line each, and the reason for each tool that cannot be called."""
         tools, left_out = self._session.listing.tools, self._session.listing.left_out
         width = max((len(tool.name) for tool in tools), default=0)
         lines = [f"{tool.name:{width}}  {_first_line(tool)}".rstrip() for tool in tools]
@@ -237,7 +236,7 @@ class ToolCalling:
         return arguments
 
     async def _checked(self, arguments: JsonObject, tool: Tool) -> JsonObject:
-        """The arguments as the tool's schema accepts them. The person is asked for missing and wrong ones."""
+        """The arguments, which fit the tool's schema. The person is asked for missing and wrong arguments."""
         tries = 0
         while problems := await done_slowly(partial(problems_of, tool, arguments)):
             fields = [one.name for one in problems if one.name in properties_of(tool.input_schema)]
@@ -247,7 +246,7 @@ class ToolCalling:
                 raise UsageError("\n".join([f"{tool.name} does not take these arguments:", *faults]))
             parts = own_questions.arguments(tool.name, tool, arguments, problems)
             asked = _message(parts, {QUESTION: own_questions.ARGUMENTS})
-            answer = await self._asked(TaskStatus(state=TaskState.INPUT_REQUIRED, message=asked), tool)
+            answer = await self._ask_person(TaskStatus(state=TaskState.INPUT_REQUIRED, message=asked), tool)
             if (
                 own_questions.action_of_message(answer, frozenset(fields))
                 is not own_questions.ElicitAction.ACCEPT
@@ -293,7 +292,7 @@ class ToolCalling:
         return await self._ended(TaskState.COMPLETED, ())
 
     async def _read(self, result: JsonObject) -> Mapping[str, Sequence[JsonValue]]:
-        """The contents behind the links of a result that only this connection can open, to be saved."""
+        """The contents of the links in a result that only this connection can read."""
         content = result.get("content")
         read: dict[str, Sequence[JsonValue]] = {}
         links = links_to_read(content if isinstance(content, list) else [])
@@ -328,22 +327,22 @@ class ToolCalling:
     def _tell(self, message: JsonObject) -> None:
         self._steps.put(lambda: self._view.message(message))
 
-    # What the server asks: this implements `bridge.mcp.client.values.Asker`
+    # Questions of the server: this implements `bridge.mcp.client.values.Asker`
 
     @property
     def is_left(self) -> bool:
-        """Nobody asks again after this command; see `Asker.is_left`."""
+        """Never: a command has no later call. See `Asker.is_left`."""
         return False
 
-    def withdraw(self, key: str) -> None:  # noqa: ARG002 - which one it was, its answer will show
-        """The server no longer wants to know; see `Asker.withdraw`."""
+    def withdraw(self, key: str) -> None:  # noqa: ARG002 - the answer shows which question it was
+        """Say that the server has withdrawn a question; see `Asker.withdraw`."""
         self._steps.put(lambda: render.say("The server no longer wants to know: the answer was not sent."))
 
     def miss_question(self, calls: int) -> None:
-        """See `Asker.miss_question`: there is one call at a time here."""
+        """Nothing to do, because there is only one call; see `Asker.miss_question`."""
 
     async def ask(self, questions: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:
-        """Put questions to the person at the terminal; see `Asker.ask`.
+        """Ask the person at the terminal; see `Asker.ask`.
 
         Raises:
             PeerError: a question cannot be asked, or no answer fits it.
@@ -357,7 +356,7 @@ class ToolCalling:
             elicitation_from(key, params) for key, params in questions.items() if key not in given
         ]:
             found = await done_slowly(
-                partial(answers_from, await self._asked(_status_of(left, problems), None), left)
+                partial(answers_from, await self._ask_person(_status_of(left, problems), None), left)
             )
             given |= found.given
             problems = found.problems
@@ -366,8 +365,8 @@ class ToolCalling:
                 raise PeerError(words_on_misfits(misfits, left, problems))
         return given
 
-    async def _asked(self, status: TaskStatus, tool: Tool | None) -> Message:
-        """Ask the person. The call's own time stands still meanwhile."""
+    async def _ask_person(self, status: TaskStatus, tool: Tool | None) -> Message:
+        """Ask the person. The timeout of the call is paused meanwhile."""
 
         def ask() -> answers.AnswerParts:
             self._view.status(status)
@@ -404,7 +403,7 @@ class ToolCalling:
 
 
 def _with_artifact_names(parts: Sequence[Part]) -> Iterator[Part]:
-    """The parts, with files named after the artifact of an agent that they came in, as `ARTIFACT_META` says it."""
+    """The parts. A file without a name is named after the artifact that `ARTIFACT_META` names."""
     artifact = ""
     for part in parts:
         block = (part.metadata or {}).get(BLOCK)

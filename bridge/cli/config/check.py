@@ -1,4 +1,4 @@
-"""`mcp-a2a check`: whether a configuration file is right, and what would be served."""
+"""`mcp-a2a check`: checks a configuration file, and shows what would be served."""
 
 from __future__ import annotations
 
@@ -49,23 +49,23 @@ def check(**options: Any) -> int:
     """
     from bridge.cli import logs
     from bridge.cli.config import check_report
-    from bridge.cli.serve import found, loaded_from, plan_of
+    from bridge.cli.serve import config_file, loaded_from, plan_of
 
-    path = found(options["file"])
+    path = config_file(options["file"])
     loaded = loaded_from(path, {})
     logs.set_up("text", "error")
     plan = plan_of(loaded)
     plan.require_safe()
-    what = _looked_at(plan, options)
-    places = [loaded.place_of(fault.path) for fault in what.faults]
+    findings = _findings(plan, options)
+    places = [loaded.place_of(fault.path) for fault in findings.faults]
     if options["as_json"]:
-        check_report.print_json(path, what, places)
+        check_report.print_json(path, findings, places)
     else:
-        check_report.print_text(path, what, places)
-    return _AT_FAULT if what.faults else 0
+        check_report.print_text(path, findings, places)
+    return _AT_FAULT if findings.faults else 0
 
 
-def _looked_at(plan: Plan, options: dict[str, Any]) -> Findings:
+def _findings(plan: Plan, options: dict[str, Any]) -> Findings:
     import anyio
 
     from bridge.cli.config import check_report
@@ -74,8 +74,8 @@ def _looked_at(plan: Plan, options: dict[str, Any]) -> Findings:
     if options["offline"]:
         return offline_findings(plan)
 
-    async def look() -> Findings:
+    async def preview() -> Findings:
         async with previewed(plan, check_report.CheckProgress(), options["wait_seconds"]) as bridge:
             return await findings_of(plan, bridge)
 
-    return anyio.run(look)
+    return anyio.run(preview)

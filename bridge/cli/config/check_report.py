@@ -37,15 +37,15 @@ class CheckProgress:
     """Shows the progress, but only at a terminal."""
 
     def connecting(self, key: str, target: object) -> None:
-        """A server that is started or called, before it has answered."""
+        """Report that the bridge starts or calls a server."""
         self._say(f"connecting to {key}: {target}")
 
     def connected(self, key: str, upstream: Upstream) -> None:
-        """A server that is there."""
+        """Report that a server is up."""
         self._say(f"{key} is up, {counted(len(upstream.listing.tools), 'tool')}")
 
     def failed(self, key: str, why: str) -> None:
-        """A server that is down."""
+        """Report that a server is down."""
         self._say(f"{key} is down: {why}")
 
     def _say(self, line: str) -> None:
@@ -88,12 +88,12 @@ def print_text(path: Path, found: Findings, places: Sequence[str]) -> None:
     render.result(f"{path}: {_verdict(found)}")
 
 
-def _grouped(told: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Faults or notes that say the same of several tables of one section as one, with the place of the first."""
+def _grouped(findings: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Merge faults or notes that have the same words for tables of one section; the first gives the place."""
     groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for words, place in told:
-        found = _OF_TABLE.match(words)
-        section, name, rest = found.groups() if found else ("", "", words)
+    for words, place in findings:
+        match = _OF_TABLE.match(words)
+        section, name, rest = match.groups() if match else ("", "", words)
         groups.setdefault((section, rest), []).append((name, place))
     for (section, rest), named in groups.items():
         names = _some([f"{section}.{name}" for name, _ in named]) if section else ""

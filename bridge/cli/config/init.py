@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from bridge.config.starter import Starter
 
 _FILE: Final = "bridge.toml"
-_OF_A_NAME: Final = 34
-"""Characters of a name, so that a suffix fits into the 40 of a table name."""
+_STEM_CHARACTERS: Final = 34
+"""The longest name before a suffix, as a table name has at most 40 characters."""
 
 
 @click.command()
@@ -82,16 +82,16 @@ def _starter(options: dict[str, Any]) -> Starter:
     _require_apart(options["servers"], servers)
     _require_apart(options["agents"], agents)
     if not servers and not agents:
-        servers, agents = _asked()
+        servers, agents = _ask_for_peers()
     if not servers and not agents:
         servers = {"everything": EXAMPLE}
     published = next(iter(servers)) if len(servers) == 1 else "tools"
     while published in agents:  # otherwise a `from` would be ambiguous
-        published = f"{published[:_OF_A_NAME]}-tools"
+        published = f"{published[:_STEM_CHARACTERS]}-tools"
     return Starter(servers, agents, published)
 
 
-def _asked() -> tuple[dict[str, str | Sequence[str]], dict[str, str]]:
+def _ask_for_peers() -> tuple[dict[str, str | Sequence[str]], dict[str, str]]:
     """Ask the person at the terminal for servers and agents; empty without a terminal."""
     from bridge.cli import render
     from bridge.config.starter import EXAMPLE
@@ -146,7 +146,7 @@ def _agent_from(text: str) -> tuple[str, str]:
 
 
 def _named(text: str) -> tuple[str, str]:
-    """Split `NAME=TARGET`. The name is "" when a URL or command stands alone, which may hold `=`, too."""
+    """Split `NAME=TARGET`. The name is "" for a URL or command alone, which may contain `=`, too."""
     name, equals, rest = text.partition("=")
     if not equals or not name.replace("-", "").replace("_", "").isalnum():
         return "", text.strip()

@@ -44,7 +44,7 @@ def show(**options: Any) -> int:
     """
     from bridge.assembly.plan_from_file import plan_from_file
     from bridge.cli import logs, render
-    from bridge.cli.serve import found, loaded_from, plan_of
+    from bridge.cli.serve import config_file, loaded_from, plan_of
     from bridge.config.toml_text import shown_values, text_of_shown
     from bridge.process.place_findings import tls_faults
 
@@ -52,17 +52,17 @@ def show(**options: Any) -> int:
         raise UsageError("give --card or --tools, not both")
     if options["sources"] and (options["card"] or options["tools"]):
         raise UsageError("--sources is about the file: it goes with neither --card nor --tools")
-    loaded = loaded_from(found(options["file"]), {})
+    loaded = loaded_from(config_file(options["file"]), {})
     logs.set_up("text", "error")
     if options["card"]:
         return _print_card(plan_of(loaded), options["card"])
     if options["tools"]:
         return _print_tools(plan_of(loaded), options["tools"])
     render.write_document(text_of_shown(shown_values(loaded), sources=options["sources"]))
-    for name, one in loaded.left_out.items():
-        render.say(f"agents.{name} at {one.place} is left out: {one.words}")
-    for fault in tls_faults(plan_from_file(loaded)):
-        render.say(str(fault))
+    for name, fault in loaded.left_out.items():
+        render.say(f"agents.{name} at {fault.place} is left out: {fault.words}")
+    for tls_fault in tls_faults(plan_from_file(loaded)):
+        render.say(str(tls_fault))
     return 0
 
 
@@ -114,11 +114,11 @@ def _print(plan: Plan, look: Look) -> int:
     from bridge.cli.config import check_report
     from bridge.process.preview import previewed
 
-    async def looked() -> tuple[JsonObject, list[str]]:
+    async def preview() -> tuple[JsonObject, list[str]]:
         async with previewed(plan, check_report.CheckProgress()) as bridge:
             return look(bridge)
 
-    value, down = anyio.run(looked)
+    value, down = anyio.run(preview)
     render.write_document(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
     for why in down:
         render.say(f"not all of it, as this cannot be called: {why}")

@@ -34,24 +34,24 @@ def card_name(options: dict[str, Any]) -> str:
     from bridge.cli import render
     from bridge.cli.card import AgentConnection
 
-    async def look() -> str:
+    async def fetch_name() -> str:
         with anyio.move_on_after(_NAME_SECONDS):
             return (await connection.card()).card.name
         raise PeerError(f"it gave no card within {_NAME_SECONDS:g} s")
 
     connection = AgentConnection.from_options({**options, "url": options["urls"][0]})
     try:
-        return name_from(anyio.run(look))
+        return name_from(anyio.run(fetch_name))
     except PeerError as exc:
         render.say(f"The server is named after its URL, as its agent's card could not be read: {exc}")
         return ""
 
 
 def require_cards(options: dict[str, Any]) -> None:
-    """With `--check`, read the card of each agent, and try the credentials. The agents of a file may be down.
+    """With `--check`, read the card of each agent, and try the credentials. Agents in a file may be down.
 
     Raises:
-        PeerError: an address gives no card, or an agent refuses the credentials. The message says what stands there.
+        PeerError: an address gives no card, or an agent refuses the credentials. The message says what answers there.
     """
     if not options["check"]:
         return
@@ -60,12 +60,14 @@ def require_cards(options: dict[str, Any]) -> None:
     from bridge.cli.card import AgentConnection
 
     if from_file.is_meant(options):
-        named = from_file.connections_of(options)
-        refused = [name for name, one in named.items() if anyio.run(_is_refused, one)]
-        faults = [f"{named[name].url} does not take the credentials of [agents.{name}]" for name in refused]
+        connections = from_file.connections_of(options)
+        refused = [name for name, connection in connections.items() if anyio.run(_is_refused, connection)]
+        faults = [
+            f"{connections[name].url} does not take the credentials of [agents.{name}]" for name in refused
+        ]
     else:
-        connections = [AgentConnection.from_options({**options, "url": url}) for url in options["urls"]]
-        faults = [fault for one in connections if (fault := anyio.run(_fault_of, one))]
+        exposed = [AgentConnection.from_options({**options, "url": url}) for url in options["urls"]]
+        faults = [fault for connection in exposed if (fault := anyio.run(_fault_of, connection))]
     if faults:
         raise PeerError("\n".join([*faults, "Nothing was written"]))
 
@@ -79,7 +81,7 @@ async def _fault_of(connection: AgentConnection) -> str:
 
 
 async def _is_refused(connection: AgentConnection) -> bool:
-    """Whether an agent that is there refuses the credentials."""
+    """Whether an agent answers and refuses the credentials."""
     statuses: list[int] = []
     try:
         await refusal_of(connection, await connection.card_to_show(), statuses)
@@ -89,10 +91,10 @@ async def _is_refused(connection: AgentConnection) -> bool:
 
 
 async def refusal_of(connection: AgentConnection, found: FoundCard, heard: list[int] | None = None) -> str:
-    """Why an agent refuses the credentials, in words; "" when it takes them, or does not say.
+    """Why an agent refuses the credentials, in words; "" if it accepts them, or does not say.
 
-    It is asked for a task that does not exist, which changes nothing. Whatever else it answers is no refusal. `heard`
-    gets the HTTP status of each answer.
+    The probe asks for a task that does not exist, so it changes nothing. Only HTTP 401, 403 and 407 are refusals.
+    `heard` gets the HTTP status of each answer.
     """
     import anyio
     import httpx2
@@ -105,17 +107,17 @@ async def refusal_of(connection: AgentConnection, found: FoundCard, heard: list[
     try:
         async with connection.client() as http:
             http.event_hooks = {"response": [note, *http.event_hooks["response"]]}
-            agent = connection.agent(http, found)  # says which credentials the card asks for
+            agent = connection.agent(http, found)  # raises if the card asks for other credentials
             with anyio.move_on_after(_NAME_SECONDS):
                 await agent.get(str(uuid4()))
     except PeerError as exc:
-        # Where it answered anything else, it was reached, and let the call in.
+        # Any other answer shows that the agent let the call in.
         return str(exc) if not statuses or statuses[-1] in _REFUSALS else ""
     return ""
 
 
 def token_folder() -> Path:
-    """The folder of the tokens that `install` was told."""
+    """The folder of the tokens that a person gave to `install`."""
     from bridge.hosts import secrets
     from bridge.local.user_folders import state_folder
 
@@ -157,10 +159,10 @@ def check_as_host(
 
 
 def _environment(host: places.Host, server: JsonObject, secret: AskedSecret | None = None) -> dict[str, str]:
-    """The variables that the host gives a server, where hosts differ."""
-    given = dict(os.environ) if host.from_shell else places.desktop_environment(places.this_machine())
+    """The variables that this host gives a server."""
+    inherited = dict(os.environ) if host.from_shell else places.desktop_environment(places.this_machine())
     env = server.get("env")
     named = env if isinstance(env, dict) else {}
     typed = {secret.variable: os.environ[secret.variable]} if secret else {}
     own = {name: str(value) for name, value in named.items() if value != host.variable.format(name)}
-    return given | own | typed
+    return inherited | own | typed

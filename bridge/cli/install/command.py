@@ -99,9 +99,9 @@ def install(**options: Any) -> int:
     if options["lists"]:
         return _list(options)
     if options["host"] is None:
-        if render.can_ask() and not _is_anything_said(options):
+        if render.can_ask() and not _has_arguments(options):
             return dialog.install(options)
-        if not _is_anything_said(options):
+        if not _has_arguments(options):
             context = click.get_current_context()
             raise UsageError(f"which host? At a terminal, the command asks.\n\n{context.get_help()}")
         raise UsageError(f"which host? One of {', '.join(_HOSTS)}")
@@ -139,7 +139,7 @@ def put(options: dict[str, Any], host: places.Host, secret: AskedSecret | None =
     return edits.add(options, host, server, offers, secret)
 
 
-def _is_anything_said(options: Mapping[str, Any]) -> bool:
+def _has_arguments(options: Mapping[str, Any]) -> bool:
     context = click.get_current_context()
     sources = map(context.get_parameter_source, options)
     return any(source not in (None, ParameterSource.DEFAULT) for source in sources)
@@ -153,7 +153,7 @@ def agent_of(word: str) -> str:
 
     try:
         base = base_url(word)
-    except PeerError:  # the use of the word says what is wrong
+    except PeerError:  # the later use of the word reports the fault
         return word
     return word if base == word else base.rstrip("/")
 
@@ -216,7 +216,7 @@ def is_name(name: str) -> bool:
 def _offered_from(
     options: dict[str, Any], host: places.Host, asked: Mapping[str, str]
 ) -> tuple[tuple[str, ...], tuple[str, ...], Sequence[str]]:
-    """The arguments of the command, the offers that identify the server, and the variables that it reads."""
+    """The arguments of the command, the offers that identify the server, and the variables that the server reads."""
     if from_file.is_meant(options):
         served = from_file.served_from(options, host)
         return served.arguments, served.offers, ()
@@ -230,7 +230,7 @@ def exposed_from(
     """The options of `expose`, checked as `expose` does.
 
     Raises:
-        UsageError: they do not fit together, or the host would not pass them on.
+        UsageError: the options do not fit together, or the host would not pass them on.
     """
     from bridge.cli import option_document
     from bridge.cli.login.login import tls_given
@@ -258,7 +258,7 @@ def exposed_from(
 
 
 def absolute(path: str) -> str:
-    """A path as it is from any folder."""
+    """The absolute path, so that it is valid from any folder."""
     return os.path.abspath(Path(path).expanduser())
 
 

@@ -1,7 +1,7 @@
-"""`install` without arguments: finds the hosts that are there, and asks a person for the rest.
+"""`install` without arguments: finds the installed hosts, and asks a person for the rest.
 
-A token is never shown, and stands in no file of a host: a host that keeps secrets asks for it itself; for the others it
-goes into a file that only this user can read.
+A token is never shown, and is in no file of a host. A host that keeps secrets asks for the token itself; for others the
+token is written to a file that only this user can read.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _NO: Final = frozenset({"n", "no"})
 
 
 def install(options: dict[str, Any]) -> int:
-    """Ask for the hosts, the agent, its name and its token, and add it to each host.
+    """Ask for the hosts, the agent, its name and its token, and add the agent to each host.
 
-    Returns the exit code: it is not 0 if a host's file could not be edited, or the server does not work there.
+    Returns the exit code. It is not 0 if a host's file could not be edited, or the server does not work in a host.
 
     Raises:
-        UsageError: no host is there.
+        UsageError: no host is installed.
         click.Abort: the person ended the input.
     """
     found = _found_hosts()
@@ -50,20 +50,20 @@ def install(options: dict[str, Any]) -> int:
     option = _option_for(found_card.card)
     token = _token(url, found_card, option, secrets.variable_for(name))
     files = ", ".join(str(file) for _, file in chosen)
-    if _asked(f"Add {name} ({url}) to {files}? [Y/n]").lower() in _NO:
+    if _ask(f"Add {name} ({url}) to {files}? [Y/n]").lower() in _NO:
         _leave()
     code = 0
     for key, _ in chosen:
         try:
             _put({**options, "host": key, "name": name}, places.HOSTS[key], option, token)
-        except (PeerError, UsageError) as exc:  # the other hosts have nothing to do with it
+        except (PeerError, UsageError) as exc:  # the other hosts may still work
             render.complain(f"{places.HOSTS[key].title}: {exc}{exc.detail}")
             code = max(code, fault_policy_of(exc).exit_code)
     return code
 
 
 def _found_hosts() -> list[tuple[str, Path]]:
-    """The hosts that are there, each with its file."""
+    """The installed hosts, each with its file."""
     machine = places.this_machine()
     found = (
         (key, places.found_place(host, machine, lambda path: Path(path).exists()))
@@ -78,12 +78,12 @@ def _chosen(found: Sequence[tuple[str, Path]]) -> list[tuple[str, Path]]:
     for number, (key, file) in enumerate(found, 1):
         render.say(f"  {number}  {places.HOSTS[key].title:{width}}  {file}")
     while True:
-        answer = _asked(f"Which one? (1 to {len(found)}, several with commas) [1]") or "1"
+        answer = _ask(f"Which one? (1 to {len(found)}, several with commas) [1]") or "1"
         numbers = [word.strip() for word in answer.split(",") if word.strip()]
         if numbers and all(
-            one.isascii() and one.isdigit() and 1 <= int(one) <= len(found) for one in numbers
+            number.isascii() and number.isdigit() and 1 <= int(number) <= len(found) for number in numbers
         ):
-            return [found[int(one) - 1] for one in dict.fromkeys(numbers)]
+            return [found[int(number) - 1] for number in dict.fromkeys(numbers)]
         render.say(f"Type a number from 1 to {len(found)}.")
 
 
@@ -92,7 +92,7 @@ def _agent() -> tuple[str, FoundCard]:
     import anyio
 
     while True:
-        url = command.agent_of(_asked("Address of the agent (https://...):"))
+        url = command.agent_of(_ask("Address of the agent (https://...):"))
         if not url:
             continue
         try:
@@ -109,27 +109,26 @@ def _agent() -> tuple[str, FoundCard]:
 
 
 def _option_for(card: AgentCard) -> str:
-    """The option that sends what the agent asks for."""
+    """The option for the kind of credential that the agent asks for."""
     schemes = card.security_schemes or {}
-    needed = {name for one in card.security_requirements or () for name in one.schemes}
+    needed = {name for requirement in card.security_requirements or () for name in requirement.schemes}
     fields = {field for name in needed or schemes for field in schemes.get(name, {})}
-    kinds = {
-        field for field in fields if field.endswith("SecurityScheme")
-    }  # the others are of older versions
+    # Fields with other names are from older versions of A2A.
+    kinds = {field for field in fields if field.endswith("SecurityScheme")}
     return "api_key" if kinds == {"apiKeySecurityScheme"} else "bearer"
 
 
 def _name(options: dict[str, Any]) -> str:
     preferred = checks.card_name(options) or short_names.name_for(options["urls"][0])
     while True:
-        name = _asked(f"Name of the server in the host [{preferred}]:") or preferred
+        name = _ask(f"Name of the server in the host [{preferred}]:") or preferred
         if command.is_name(name):
             return name
         render.say("Hosts take at most 64 letters, digits, - and _.")
 
 
 def _token(url: str, found: FoundCard, option: str, variable: str) -> str:
-    """A token, or API key, that the agent takes; "" without one."""
+    """Ask for a token or API key until the agent accepts it; "" if the person gives none."""
     import anyio
 
     word = "API key" if option == "api_key" else "Token"
@@ -141,12 +140,12 @@ def _token(url: str, found: FoundCard, option: str, variable: str) -> str:
         if not token.isascii() or not token.isprintable():
             render.say("It has characters that HTTP does not carry.")
             continue
-        os.environ[variable] = token  # read by the trials of this process, and by nothing that outlives it
+        os.environ[variable] = token  # only trials of this process read it
         connection = _connection(url, **({option: f"env:{variable}"} if token else {}))
         statuses: list[int] = []
         if not (fault := anyio.run(checks.refusal_of, connection, found, statuses)):
             return token
-        if token and statuses:  # in words that name no option, as none was typed
+        if token and statuses:  # the other message names options, and the person typed none
             fault = (
                 f"The agent does not take the {'token' if option == 'bearer' else word}: HTTP {statuses[-1]}"
             )
@@ -181,7 +180,7 @@ def _connection(url: str, **secret: str) -> AgentConnection:
     return AgentConnection.from_options({"url": url, "header": (), **secret})
 
 
-def _asked(line: str) -> str:
+def _ask(line: str) -> str:
     answer = render.ask(line)
     if answer is None:
         _leave()

@@ -1,4 +1,4 @@
-"""What `install` does to a host's file: it puts a server in, adds agents to one, and takes servers or agents out."""
+"""The edits of a host's file: adds a server, adds agents to a server, and removes servers or agents."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class _Draft:
-    """A host's file with its changes, and what is said once they are written."""
+    """A host's file with its changes, and the messages to print after they are written."""
 
     host: places.Host
     file: files.HostFile
     text: str
-    said: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, file: files.HostFile, host: places.Host) -> _Draft:
@@ -41,14 +41,14 @@ class _Draft:
         self.text = edit.with_server(self.text, self._slot(name), server)
 
     def remove(self, name: str) -> None:
-        """Remove a server, and what the host asks its user for it alone."""
+        """Remove a server, and the inputs that the host asks its user for only because of it."""
         asked = secrets.inputs_in(self.servers.get(name, {}))
         self.text = edit.without_server(self.text, self._slot(name))
-        others = {one for server in self.servers.values() for one in secrets.inputs_in(server).values()}
+        others = {used for server in self.servers.values() for used in secrets.inputs_in(server).values()}
         if self.host.inputs_key:
-            for one in {*asked.values()} - others:
+            for unused in {*asked.values()} - others:
                 self.text = edit.without_input(
-                    self.text, self.host.inputs_key, one, comments=self.host.comments
+                    self.text, self.host.inputs_key, unused, comments=self.host.comments
                 )
 
     def ask_for(self, asked: JsonObject) -> None:
@@ -65,7 +65,7 @@ class _Draft:
         return UsageError(words, detail=f"\nTo add it by hand, put this into the file:\n{whole}")
 
 
-# A server is put in
+# Add a server
 
 
 def add(
@@ -78,7 +78,7 @@ def add(
     """Put a server into the host's file.
 
     Raises:
-        UsageError: the file cannot be edited, or has another server of the name.
+        UsageError: the file cannot be edited, or has another server with this name.
         PeerError: with `--check`, the server does not work.
     """
     from bridge.cli.install.command import name_for
@@ -91,7 +91,7 @@ def add(
         name = known[0] if known else name_for(options)
         present = there.get(name)
         _require_ours(draft, name, offers, is_named=bool(options["name"]))
-        whole = {**(present or {}), **server}  # additions by the user stay
+        whole = {**(present or {}), **server}  # keys that the user added stay
         if isinstance(own := (present or {}).get("env"), dict) and isinstance(
             ours := server.get("env"), dict
         ):
@@ -103,14 +103,14 @@ def add(
         raise draft.broken(exc, {name_for(options): server}) from exc
     checks.check_as_host(options, host, whole, secret)
     if draft.text == draft.file.text:
-        draft.said = [f"{name} is already in {draft.file.path}: nothing to change"]
+        draft.messages = [f"{name} is already in {draft.file.path}: nothing to change"]
     else:
-        draft.said = [f"{name} is now in {draft.file.path}", *_replaced(name, present, server)]
+        draft.messages = [f"{name} is now in {draft.file.path}", *_replaced(name, present, server)]
     return _written(options, draft)
 
 
 def _replaced(name: str, present: JsonObject | None, server: JsonObject) -> Sequence[str]:
-    """The words about the entry that this one replaces, if the two differ."""
+    """The message about a replaced entry, if it differs from the new one."""
     before, now = _words(present or {}), _words(server)
     if present is None or [*map(_key, before)] == [*map(_key, now)]:
         return ()
@@ -127,7 +127,7 @@ def _words(server: JsonObject) -> list[str]:
 
 
 def _require_ours(draft: _Draft, name: str, offers: tuple[str, ...], *, is_named: bool) -> None:
-    """Refuse to change a server that is not ours, or another of ours that has the generated name."""
+    """Refuse to change a server that is not ours, or one of ours with other offers that has the generated name."""
     present = draft.servers.get(name)
     if present is None:
         return
@@ -152,20 +152,20 @@ def _keys(offers: Sequence[str]) -> frozenset[str]:
 
 
 def _key(offer: str) -> str:
-    """What tells an offer from others: the URLs of an agent and of its card are one, with a slash at the end or not."""
+    """An offer in the form for comparison: the URLs of an agent and its card are equal, with or without a slash."""
     from bridge.cli.install.command import agent_of
 
     return agent_of(offer).rstrip("/") if "://" in offer else offer
 
 
-# Agents are added to a server
+# Add agents to a server
 
 
 def add_agents(options: dict[str, Any], host: places.Host) -> int:
     """Add agents to a server that the host's file has.
 
     Raises:
-        UsageError: it is not clear which server is meant, or its agents would get credentials that are not given again.
+        UsageError: it is not clear which server is meant, or the new agents would get credentials without consent.
         PeerError: with `--check`, an agent or the server does not work.
     """
     from bridge.cli.install.command import absolute, exposed_from
@@ -183,12 +183,14 @@ def add_agents(options: dict[str, Any], host: places.Host) -> int:
     known = _keys(entry.urls_of(server) or ())
     more = [url for url in dict.fromkeys(exposed.urls) if _key(url) not in known]
     if not more:
-        draft.said = [f"{name} in {draft.file.path} has {' '.join(exposed.urls)} already: nothing to change"]
+        draft.messages = [
+            f"{name} in {draft.file.path} has {' '.join(exposed.urls)} already: nothing to change"
+        ]
         return _written(options, draft)
     whole = entry.with_urls(server, more)
     draft.put(name, whole)
     checks.check_as_host(options, host, whole)
-    draft.said = [f"{name} in {draft.file.path} now also offers {' '.join(more)}"]
+    draft.messages = [f"{name} in {draft.file.path} now also offers {' '.join(more)}"]
     return _written(options, draft)
 
 
@@ -211,8 +213,8 @@ def _server_to_add_to(draft: _Draft, options: Mapping[str, Any]) -> str:
 
 
 def _require_same_options(name: str, server: JsonObject, given: Sequence[str]) -> None:
-    """Refuse options that differ from those of the server: they hold for all its agents. The credentials must be
-    given again, so that no agent gets a secret by accident."""
+    """Refuse options that differ from the server's, as the options of a server are for all its agents. Credentials must
+    be given again, so that no agent gets a secret by accident."""
     has, pairs = entry.options_of(server), entry.options_in(given)
     other = [option for option, value in pairs if (option, value) not in has]
     arguments = server["args"]
@@ -231,18 +233,18 @@ def _require_same_options(name: str, server: JsonObject, given: Sequence[str]) -
         )
 
 
-# Servers and agents are taken out
+# Remove servers and agents
 
 
 def remove(options: dict[str, Any], host: places.Host) -> int:
-    """Take servers out of the host's file, or agents out of their server. A name that the file lacks is no error.
+    """Remove servers from the host's file, or agents from their server. A name that the file lacks is no error.
 
     Raises:
-        UsageError: the file cannot be edited, it is not clear which server is meant, or it is not ours.
+        UsageError: the file cannot be edited, it is not clear which server is meant, or the server is not ours.
     """
     from bridge.cli import render
 
-    path = _file_that_is_there(options, host)
+    path = _existing_file(options, host)
     if path is None:
         render.say(f"{host.title} has no file of servers here: nothing to change")
         return 0
@@ -270,7 +272,7 @@ def _remove_named(draft: _Draft, name: str) -> None:
     if server is None:
         ours = [one for one, other in draft.servers.items() if entry.offered_by(other)]
         there = f" (of mcp-a2a there is {', '.join(ours)})" if ours else ""
-        draft.said.append(f"{name} is not in {path}: nothing to change{there}")
+        draft.messages.append(f"{name} is not in {path}: nothing to change{there}")
         return
     if entry.offered_by(server) is None:
         raise UsageError(f"{name} in {path} is a server of another kind: only those of mcp-a2a are removed")
@@ -279,13 +281,13 @@ def _remove_named(draft: _Draft, name: str) -> None:
 
 def _remove_whole(draft: _Draft, name: str, server: JsonObject) -> None:
     draft.remove(name)
-    draft.said.append(f"{name} is no longer in {draft.file.path}")
+    draft.messages.append(f"{name} is no longer in {draft.file.path}")
     for option, value in entry.options_of(server):
         if (
             option in ("--bearer", "--api-key")
             and Path(value.removeprefix("file:")).parent == checks.token_folder()
         ):
-            draft.said.append(
+            draft.messages.append(
                 f"Its token is still in {value.removeprefix('file:')}: delete that file, unless another server uses it"
             )
 
@@ -307,7 +309,7 @@ def _remove_file(draft: _Draft, options: Mapping[str, Any]) -> None:
         if options["name"]:
             _remove_named(draft, options["name"])
             return
-        draft.said.append(
+        draft.messages.append(
             f"nothing in {draft.file.path} offers {path}{f' {face}' if face else ''}: nothing to change"
         )
         return
@@ -325,7 +327,7 @@ def _remove_agents(draft: _Draft, urls: Sequence[str], name: str | None) -> None
         raise UsageError(f"{path} has it as {', '.join(several)}: give --name with the one that is meant")
     if missing := [url for url in urls if not holding[_key(url)]]:
         where = f"{name} in {path}" if name else path
-        draft.said.append(f"nothing in {where} offers {' '.join(missing)}: nothing to change")
+        draft.messages.append(f"nothing in {where} offers {' '.join(missing)}: nothing to change")
     for one in dict.fromkeys(names[0] for names in holding.values() if names):
         if held[one] <= wanted:
             _remove_whole(draft, one, there[one])
@@ -333,7 +335,7 @@ def _remove_agents(draft: _Draft, urls: Sequence[str], name: str | None) -> None
         left = entry.without_urls(there[one], lambda url: _key(url) in wanted)
         draft.put(one, left)
         gone = " ".join(url for url in urls if _key(url) in held[one])
-        draft.said.append(
+        draft.messages.append(
             f"{one} in {path} no longer offers {gone}. It still offers {' '.join(entry.urls_of(left) or ())}"
         )
 
@@ -348,14 +350,14 @@ def _written(options: Mapping[str, Any], draft: _Draft, *, removes: bool = False
     is_same = draft.text == draft.file.text
     if options["dry_run"] and not is_same:
         render.write(_diff(draft.file.text, draft.text, str(draft.file.path)))
-        for line in draft.said[1:] if not removes else ():
+        for line in draft.messages[1:] if not removes else ():
             render.say(line)
         return 0
     shared = options["scope"] == places.InstallScope.PROJECT
     backup = None
     if not is_same:
         backup = files.write(draft.file, draft.text, datetime.now().astimezone(), shared=shared)
-    for line in draft.said:
+    for line in draft.messages:
         render.say(line)
     if is_same:
         return 0
@@ -409,8 +411,8 @@ def file_to_change(options: Mapping[str, Any], host: places.Host) -> Path:
     )
 
 
-def _file_that_is_there(options: Mapping[str, Any], host: places.Host) -> Path | None:
-    """The host's file to take something out of; None when the host has none."""
+def _existing_file(options: Mapping[str, Any], host: places.Host) -> Path | None:
+    """The existing file of a host; None if the host has none."""
     if options["path"] or options["scope"] == places.InstallScope.PROJECT:
         path = file_to_change({**options, "create": True}, host)
         return path if path.exists() else None

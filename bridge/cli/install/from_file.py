@@ -47,26 +47,26 @@ def face_of(options: Mapping[str, Any]) -> str:
 
 
 def connections_of(options: Mapping[str, Any]) -> Mapping[str, AgentConnection]:
-    """The connections to the file's agents with secrets of their own that the server offers, by their names."""
+    """By name: the connections to agents of the server that have credentials in the file."""
     from bridge.assembly.plan_from_file import plan_from_file
     from bridge.cli.card import AgentConnection
 
     loaded = _loaded(options)
     plan = plan_from_file(loaded)
     offered = plan.offered[_face(options, loaded)]
-    found = {name: plan.agents[name] for name in offered.sources if name in plan.agents}
+    agents = {name: plan.agents[name] for name in offered.sources if name in plan.agents}
     return {
         name: AgentConnection(
-            one.url,
-            {**one.headers, **({"Authorization": f"Bearer {one.bearer}"} if one.bearer else {})},
-            one.trusted,
-            one.api_key,
-            bool(one.allow_private),
-            dialect=one.dialect,
-            tls=one.tls,
+            agent.url,
+            {**agent.headers, **({"Authorization": f"Bearer {agent.bearer}"} if agent.bearer else {})},
+            agent.trusted,
+            agent.api_key,
+            bool(agent.allow_private),
+            dialect=agent.dialect,
+            tls=agent.tls,
         )
-        for name, one in found.items()
-        if one.bearer or one.api_key or one.headers or one.tls
+        for name, agent in agents.items()
+        if agent.bearer or agent.api_key or agent.headers or agent.tls
     }
 
 
@@ -76,9 +76,9 @@ def path_of(options: Mapping[str, Any]) -> str:
 
 
 def _face(options: Mapping[str, Any], loaded: LoadedConfig) -> str:
-    from bridge.cli.serve import face_named
+    from bridge.cli.serve import server_named
 
-    return face_named(loaded, options["face"] or "")
+    return server_named(loaded, options["face"] or "")
 
 
 def _loaded(options: Mapping[str, Any]) -> LoadedConfig:

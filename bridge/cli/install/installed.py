@@ -1,4 +1,4 @@
-"""`install --list`: shows our servers in the hosts' files."""
+"""`install --list`: shows the servers of mcp-a2a in the hosts' files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _AT_FAULT: Final = 2
 
 
 def show(hosts: Sequence[places.Host]) -> int:
-    """Show our servers in these hosts' files; the exit code says whether all files could be read."""
+    """Show the servers of mcp-a2a in these hosts' files. The exit code is 0 if all files could be read."""
     code, is_any = 0, False
     for host in hosts:
         for path in _files_of(host):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _WAIT_SECONDS: Final = 600.0
 _ANSWER_SECONDS: Final = 30.0
-"""How long the servers may take for the way to the page, and for the exchange of its answer."""
+"""How long the servers may take to lead to the login page, and to exchange the code for tokens."""
 
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 _WEB: Final = ("http://", "https://")
@@ -102,7 +102,7 @@ def login(**options: Any) -> int:
     from bridge.cli import logs
 
     logs.set_up("text", "error")
-    logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)  # it logs what is raised as well
+    logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)  # it also logs the errors that it raises
     login_config = login_config_of(options["peer"], options["file"], options)
     if login_config.of_each and login_config.kind == "agents":
         raise UsageError(
@@ -127,14 +127,14 @@ _OF_A_URL: Final = (
 
 
 def login_config_of(peer: str, file: Path | None, options: dict[str, Any]) -> LoginConfig:
-    """The login that is meant.
+    """The login at a peer, which is named by its table or its URL.
 
     Raises:
         UsageError: there is no such peer, or it needs no login.
     """
     from bridge.assembly.plan_from_file import plan_from_file
     from bridge.assembly.stores import logins_of
-    from bridge.cli.serve import found, loaded_from
+    from bridge.cli.serve import config_file, loaded_from
 
     if peer.startswith(_WEB):
         return _login_config_at(peer, file, options)
@@ -142,7 +142,7 @@ def login_config_of(peer: str, file: Path | None, options: dict[str, Any]) -> Lo
         raise UsageError(
             f"--{given.replace('_', '-').rstrip('s')} is for a URL: write it into `auth` of {peer}"
         )
-    plan = plan_from_file(loaded_from(found(file), {}))
+    plan = plan_from_file(loaded_from(config_file(file), {}))
     named = [login_config for login_config in logins_of(plan) if login_config.name == peer]
     if len(named) > 1:
         either = " and ".join(f"[{login_config.kind}.{peer}]" for login_config in named)
@@ -153,7 +153,7 @@ def login_config_of(peer: str, file: Path | None, options: dict[str, Any]) -> Lo
 
 
 def _needless(peer: str, plan: Plan) -> UsageError:
-    """The error for a name of which no peer needs a login."""
+    """The error for a name without a peer that needs a login."""
     from bridge.config.text.wording import meant
 
     sections = {"tool_servers": plan.servers, "agents": plan.agents, "catalogs": plan.catalogs}
@@ -191,7 +191,7 @@ def _login_config_at(url: str, file: Path | None, options: dict[str, Any]) -> Lo
 
 @dataclass(frozen=True)
 class StoredLogin:
-    """The login at a URL that this user makes with `login URL`, now or later. See `LoginPlace`."""
+    """The login at a URL that this user has made with `login URL`, or makes later. See `LoginPlace`."""
 
     url: str
     allow_private: bool
@@ -199,7 +199,7 @@ class StoredLogin:
 
     @property
     def shown(self) -> str:
-        """The URL without its query, in which a key may stand."""
+        """The URL without its query, which may contain a key."""
         from bridge.a2a.client.card_places import base_url
         from bridge.identity.logins.kept_logins import LoginKey, peer_of
 
@@ -211,33 +211,33 @@ class StoredLogin:
 
 
 def with_stored_logins(plan: Plan) -> Plan:
-    """A plan of a command line, with the logins that `login URL` has made at its URLs, or makes while the command runs.
-    A token that was given counts before a login."""
+    """The plan of a command line, with the logins that `login URL` has made at its URLs, or makes during the command.
+    A given token is used instead of a login."""
     from bridge.identity.logins.later_login import LaterLogin
     from bridge.identity.logins.login_credentials import LoginToken
     from bridge.mcp.client.transports.streamable_http import HttpTarget
 
-    def server(one: ServerPlan) -> ServerPlan:
-        target = one.target
+    def with_login(server: ServerPlan) -> ServerPlan:
+        target = server.target
         if not isinstance(target, HttpTarget) or target.oauth or _has_token(target.headers):
-            return one
+            return server
         place = StoredLogin(target.url, target.allow_private, target.tls)
         oauth = place.find() or LaterLogin(place, target.connect_seconds)
-        return replace(one, target=replace(target, oauth=oauth))
+        return replace(server, target=replace(target, oauth=oauth))
 
-    def agent(one: RemotePlan) -> RemotePlan:
-        if one.bearer or one.tokens or _has_token(one.headers):
-            return one
-        place = StoredLogin(one.url, bool(one.allow_private), one.tls)
+    def agent_with_login(agent: RemotePlan) -> RemotePlan:
+        if agent.bearer or agent.tokens or _has_token(agent.headers):
+            return agent
+        place = StoredLogin(agent.url, bool(agent.allow_private), agent.tls)
         login_config, seconds = place.find(), plan.profile.agents.agent_connect_seconds
         return replace(
-            one, tokens=LoginToken(login_config, seconds) if login_config else LaterLogin(place, seconds)
+            agent, tokens=LoginToken(login_config, seconds) if login_config else LaterLogin(place, seconds)
         )
 
     return replace(
         plan,
-        servers={key: server(one) for key, one in plan.servers.items()},
-        agents={key: agent(one) for key, one in plan.agents.items()},
+        servers={key: with_login(server) for key, server in plan.servers.items()},
+        agents={key: agent_with_login(agent) for key, agent in plan.agents.items()},
     )
 
 
@@ -250,7 +250,7 @@ def stored_login(url: str, *, allow_private: bool, tls: PeerTls | None) -> Login
     from bridge.local.user_folders import LOGINS, state_folder
 
     if not (state_folder() / LOGINS).is_dir():
-        return None  # before the import of a store, for which a host that starts `expose` would wait
+        return None  # returns before the slow import of a store: hosts wait for `expose`
 
     from bridge.a2a.client.card_places import base_url
     from bridge.identity.logins.login_credentials import LoginConfig
@@ -262,10 +262,10 @@ def stored_login(url: str, *, allow_private: bool, tls: PeerTls | None) -> Login
 
 
 def tls_given(options: dict[str, Any]) -> PeerTls | None:
-    """What --cert, --key and --ca name; None without them.
+    """The files that --cert, --key and --ca name; None without these options.
 
     Raises:
-        UsageError: one is missing, or a file cannot be used.
+        UsageError: --cert or --key is missing, or a file cannot be used.
     """
     from bridge.http.tls import PeerTls, peer_context
 
@@ -280,7 +280,7 @@ def tls_given(options: dict[str, Any]) -> PeerTls | None:
 
 
 def keeper_of(file: Path | None) -> LoginKeeper:
-    """Where the logins of a file are, or those of this user without one."""
+    """The keeper of the logins of a file; without a file, of the logins of this user."""
     from bridge.assembly.plan import ProcessPlan
     from bridge.assembly.plan_from_file import plan_from_file
     from bridge.assembly.stores import keeper_for
@@ -299,7 +299,7 @@ async def _log_in(login_config: LoginConfig, options: dict[str, Any]) -> None:
 
     async def show(url: str) -> None:
         render.say(f"Log in at this page: {url}")
-        if not options["no_browser"] and not await anyio.to_thread.run_sync(opened, url):
+        if not options["no_browser"] and not await anyio.to_thread.run_sync(open_in_browser, url):
             render.say("No browser could be opened here: open the page yourself")
 
     lead = await login_lead(login_config, _ANSWER_SECONDS)
@@ -329,8 +329,8 @@ async def _keep(login_config: LoginConfig, made: Login) -> None:
             await held.write(made)
 
 
-def opened(url: str, platform: str = sys.platform, mac_opener: str = "/usr/bin/open") -> bool:
-    """Open a page, whose URL was checked, without a shell; whether that was possible. `platform` is as in `sys`."""
+def open_in_browser(url: str, platform: str = sys.platform, mac_opener: str = "/usr/bin/open") -> bool:
+    """Open a page in a browser, without a shell; False if that fails. The URL was checked before."""
     import subprocess
     import webbrowser
 
@@ -338,7 +338,7 @@ def opened(url: str, platform: str = sys.platform, mac_opener: str = "/usr/bin/o
 
     if system_of(platform) is not System.MACOS:
         return webbrowser.open(url)
-    # There webbrowser asks a shell to start AppleScript.
+    # On macOS, webbrowser starts AppleScript through a shell.
     try:
         return subprocess.run([mac_opener, url], check=False).returncode == 0  # noqa: S603 - no shell
     except OSError:

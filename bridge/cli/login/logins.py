@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from bridge.text.jsonvalues import JsonObject
 
 _LAST_SECONDS: Final = 253_402_300_799
-"""The last moment that a date can say, in seconds since the epoch. Issuers whose tokens do not expire may say the
-largest number that they have."""
+"""The last second that `datetime` can hold, since the epoch. An issuer may send a larger number for a token that does
+not expire."""
 
 
 @click.command()
@@ -48,7 +48,7 @@ def logins(**options: Any) -> int:
     if found.sealed_otherwise:
         render.say(f"{found.sealed_otherwise} in {keeper.where} are sealed with other keys, and not listed")
     if options["as_json"]:
-        listed: list[JsonObject] = [_object(key, one) for key, one in found.logins]
+        listed: list[JsonObject] = [_object(key, login) for key, login in found.logins]
         text = json.dumps({"where": keeper.where, "logins": listed}, indent=2, ensure_ascii=False)
         render.write_document(text + "\n")
         return 0

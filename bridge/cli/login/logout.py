@@ -53,7 +53,7 @@ def logout(**options: Any) -> int:
         login_config_of(options["peer"], options["file"], options), principal=principal or OPERATOR
     )
     whose = f"login of {principal}" if principal else "login"
-    unrevoked = anyio.run(_forgotten, login_config)
+    unrevoked = anyio.run(_forget, login_config)
     if unrevoked is None:
         raise UsageError(f"there is no {whose} at {login_config.key.shown} in {login_config.keeper.where}")
     render.say(
@@ -65,8 +65,8 @@ def logout(**options: Any) -> int:
     return 0
 
 
-async def _forgotten(login_config: LoginConfig) -> str | None:
-    """Why the tokens of a login that was removed are not revoked, "" if they are; None if there was no login."""
+async def _forget(login_config: LoginConfig) -> str | None:
+    """Remove a login. Returns why its tokens are not revoked, "" if they are; None if there was no login."""
     from bridge.identity.logins.login_revocation import revoke
 
     async with login_config.keeper.held(login_config.key) as held:

@@ -1,4 +1,4 @@
-"""`mcp-a2a doctor`: what a bridge lacks, and the command that mends each thing."""
+"""`mcp-a2a doctor`: shows the faults of a bridge, and the command that mends each."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def doctor(**options: Any) -> int:
     if not is_url and (options["bearer"] or options["ca"]):
         raise UsageError("--bearer and --ca go with the URL of a bridge")
     told = (
-        anyio.run(_asked, target, options)
+        anyio.run(_health_at_url, target, options)
         if is_url
-        else _looked_at(Path(target) if target else None, options)
+        else _health_of_file(Path(target) if target else None, options)
     )
     if options["as_json"]:
         from bridge.cli import render
@@ -77,24 +77,24 @@ def doctor(**options: Any) -> int:
     return 0 if told["ok"] else _AT_FAULT
 
 
-def _looked_at(file: Path | None, options: dict[str, Any]) -> JsonObject:
+def _health_of_file(file: Path | None, options: dict[str, Any]) -> JsonObject:
     import anyio
 
     from bridge.cli import logs
-    from bridge.cli.serve import found, loaded_from, plan_of
+    from bridge.cli.serve import config_file, loaded_from, plan_of
     from bridge.process.doctor import health_of_file
 
-    plan = plan_of(loaded_from(found(file), {}))
+    plan = plan_of(loaded_from(config_file(file), {}))
     logs.set_up("text", "error")
     return anyio.run(health_of_file, plan, options["wait_seconds"]).to_object()
 
 
-async def _asked(url: str, options: dict[str, Any]) -> JsonObject:
-    """What the bridge at a URL tells of itself.
+async def _health_at_url(url: str, options: dict[str, Any]) -> JsonObject:
+    """The health that the bridge at a URL reports.
 
     Raises:
-        UsageError: the token is missing, or is of no operator.
-        PeerError: nothing answers there, or it is no bridge.
+        UsageError: the token is missing, or is not an operator's.
+        PeerError: nothing answers at the URL, or no bridge.
     """
     import httpx2
 
@@ -118,7 +118,7 @@ async def _asked(url: str, options: dict[str, Any]) -> JsonObject:
 
 
 async def _console(client: httpx2.AsyncClient, root: str, token: str | None) -> JsonObject | None:
-    """What the first page of the console tells; None where there is no console."""
+    """The health on the first page of the console; None if there is no console."""
     import re
 
     page = await client.get(f"{root}{_CONSOLE}")
@@ -142,16 +142,16 @@ async def _console(client: httpx2.AsyncClient, root: str, token: str | None) -> 
 
 
 def readiness_in(answer: httpx2.Response) -> dict[str, Any] | None:
-    """What a bridge says at `/readyz`; None if no bridge says it."""
+    """The state in a bridge's answer at `/readyz`; None if no bridge has answered."""
     try:
-        said = answer.json()
+        state = answer.json()
     except ValueError:
         return None
-    return said if isinstance(said, dict) and isinstance(said.get("status"), str) else None
+    return state if isinstance(state, dict) and isinstance(state.get("status"), str) else None
 
 
 async def _readiness(client: httpx2.AsyncClient, root: str, token: str | None) -> JsonObject:
-    """What `/readyz` tells, as findings."""
+    """The state at `/readyz`, as findings."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     answer = await client.get(f"{root}/readyz", headers=headers)
     state = readiness_in(answer)
@@ -162,24 +162,24 @@ async def _readiness(client: httpx2.AsyncClient, root: str, token: str | None) -
         )
     findings: list[Any] = []
 
-    def found(area: str, name: str, why: str | None, mend: str) -> None:
+    def add(area: str, name: str, why: str | None, mend: str) -> None:
         grade, words = ("good", "is well") if why is None else ("bad", why)
         findings.append(
             {"area": area, "name": name, "grade": grade, "words": words, "mend": mend if why else ""}
         )
 
     for name, agent in state.get("agents", {}).items():
-        found("store", name, None if agent.get("store") == "ok" else str(agent.get("store")), "mcp-a2a check")
+        add("store", name, None if agent.get("store") == "ok" else str(agent.get("store")), "mcp-a2a check")
     sources = [one.get("servers", {}) for one in state.get("agents", {}).values()]
     sources += [one.get("agents", {}) for one in state.get("mcp", {}).values()]
     for key, one in {key: one for source in sources for key, one in source.items()}.items():
-        found("peers", key, None if one.get("up") else str(one.get("why") or "is down"), "mcp-a2a check")
-    is_ready = state.get("status") == "ready"  # what is degraded is answered with 200, too
+        add("peers", key, None if one.get("up") else str(one.get("why") or "is down"), "mcp-a2a check")
+    is_ready = state.get("status") == "ready"  # a degraded bridge also answers 200
     if not findings:
         words = (
             f"{state.get('status', 'unknown')}; an operator's token (--bearer) or `console = true` tells more"
         )
-        found("peers", root, None if is_ready else words, "mcp-a2a check")
+        add("peers", root, None if is_ready else words, "mcp-a2a check")
     return {"ok": is_ready, "findings": findings, "failures": []}
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _TOKEN_BYTES: Final = 32
 _KEPT_IN: Final = "~/.mcp-a2a-token"
-"""Where a person keeps the token, in the lines for its machine."""
+"""The file for the token in the printed commands."""
 _HOST: Final = "claude-code"
 
 _file = click.option(
@@ -113,7 +113,7 @@ def rotate(**options: Any) -> int:
 
 
 def _give(options: dict[str, Any], edit: Callable[[str, str], str]) -> int:
-    """Make a token, write what names it into the file, and print the token and what to do with it."""
+    """Make a token, write its hash or path into the file, and print the token and what to do with it."""
     from bridge.cli import render
     from bridge.cli.serve import loaded_from
 
@@ -132,7 +132,7 @@ def _give(options: dict[str, Any], edit: Callable[[str, str], str]) -> int:
     what = f"in {place}" if place else "which is kept nowhere else"
     render.say(f"{path} has a token of {options['name']} now. This is the token, {what}:")
     render.result(token)
-    for line in _told(loaded_from(path, {}), options["name"]):
+    for line in _instructions(loaded_from(path, {}), options["name"]):
         render.say(line)
     return 0
 
@@ -157,12 +157,12 @@ def _keep(token: str, place: Path) -> None:
 
 def _changed(file: Path | None, edit: Callable[[str], str]) -> Path:
     """Change the file, and return its path. The file has to be valid before and after the change."""
-    from bridge.cli.serve import found, loaded_from
+    from bridge.cli.serve import config_file, loaded_from
     from bridge.config.load import load_edited
     from bridge.hosts import files
 
-    path = found(file)
-    loaded_from(path, {})  # which says what is wrong with it
+    path = config_file(file)
+    loaded_from(path, {})  # it raises if the file has mistakes
     there = files.read(path)
     text = edit(there.text)
     load_edited(path, text)
@@ -170,8 +170,8 @@ def _changed(file: Path | None, edit: Callable[[str], str]) -> Path:
     return path
 
 
-def _told(loaded: LoadedConfig, name: str) -> Iterator[str]:
-    """What the person does on its own machine."""
+def _instructions(loaded: LoadedConfig, name: str) -> Iterator[str]:
+    """The commands for the machine of the person."""
     place = loaded.config.bridge
     root = place.public_url or _root_of(loaded)
     token = shlex.quote(_KEPT_IN).strip("'")
@@ -188,7 +188,7 @@ def _told(loaded: LoadedConfig, name: str) -> Iterator[str]:
 
 
 def _root_of(loaded: LoadedConfig) -> str:
-    """Where others reach a bridge that names no public URL."""
+    """The URL of a bridge that has no `public_url`."""
     place = loaded.config.bridge
     host = next(iter(place.hosts), place.host)
     scheme = "http" if place.tls is None else "https"

@@ -1,4 +1,4 @@
-"""`mcp-a2a tasks`: the tasks of an agent, listed, shown, answered and cancelled from a shell."""
+"""`mcp-a2a tasks`: lists, shows, answers and cancels the tasks of an agent."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _PURPOSES: Final = ("reply", "decline", "cancel", "timeline")
 """Options that say what to do with a task. They exclude each other."""
 
 _HISTORY: Final = 10
-"""Messages that are searched for the skill of a task."""
+"""How many messages are searched for the skill of a task."""
 
 
 @click.command()
@@ -111,7 +111,7 @@ def tasks(**options: Any) -> int:
     found = anyio.run(connection.card)
     if options["task_id"] is None:
         return anyio.run(_list, connection, found, options)
-    with _told_of_all(options):
+    with _suggesting_all(options):
         if options["reply"] is not None or options["decline"]:
             return _reply(connection, found, view, options)
         if options["cancel"]:
@@ -120,8 +120,8 @@ def tasks(**options: Any) -> int:
 
 
 @contextmanager
-def _told_of_all(options: dict[str, Any]) -> Iterator[None]:
-    """Where a task is not found, tell how an operator finds those of others."""
+def _suggesting_all(options: dict[str, Any]) -> Iterator[None]:
+    """If a task is not found, say how an operator finds the tasks of others."""
     from bridge.a2a.client.bindings import AgentRefusedError
     from bridge.a2a.model.errors import TASK_NOT_FOUND
 
@@ -233,7 +233,7 @@ def _skills_in(message: Message) -> Iterator[JsonValue]:
 
 
 def _owner_of(task: Task) -> str:
-    """The principal that a task belongs to, where an operator is told."""
+    """The principal that owns a task; "" if the agent does not tell."""
     from bridge.a2a.model.operators import OWNER
 
     owner = (task.metadata or {}).get(OWNER)
@@ -241,10 +241,10 @@ def _owner_of(task: Task) -> str:
 
 
 def _require_owners(listed: Iterable[Task]) -> None:
-    """Require tasks as an operator is shown them: else they are one's own, and no others are told of.
+    """Require that each task names its owner. Agents name owners to operators only; other callers get their own tasks.
 
     Raises:
-        PeerError: a task says not whose it is.
+        PeerError: a task names no owner.
     """
     if not all(map(_owner_of, listed)):
         raise PeerError("the agent does not take you for an operator, and shows you your own tasks only")
@@ -358,7 +358,7 @@ def _reply(connection: AgentConnection, found: FoundCard, view: CallView, option
 
 
 def _object_in(reply: str | None) -> JsonObject | None:
-    """The answer as a JSON object; None when it is words."""
+    """The answer as a JSON object; None when it is plain text."""
     try:
         value = json.loads(reply or "")
     except ValueError:

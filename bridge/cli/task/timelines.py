@@ -1,4 +1,4 @@
-"""The timeline of a task as lines for a terminal: one for each moment, with its time in the local time zone."""
+"""The timeline of a task for a terminal: one line for each moment, with its time in the local time zone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WORDS: Final = {
     MomentKind.CANCEL: "asked to cancel",
     MomentKind.RESUMED: "taken up by another process",
 }
-"""The words for each kind; a state is its own word."""
+"""The words for each kind. A moment that is a state is shown by its name."""
 
 _NO_TIME: Final = "-"
 _WIDTH: Final = len("2026-01-31 12:00:00.000")
@@ -44,6 +44,6 @@ def _time_of(moment: Moment) -> str:
         return _NO_TIME
     try:
         when = datetime.fromtimestamp(moment.at_ms / 1000).astimezone()
-    except (ValueError, OverflowError, OSError):  # an agent may write the first or the last day that there is
+    except (ValueError, OverflowError, OSError):  # an agent may send a time that no date can hold
         return _NO_TIME
     return when.strftime("%Y-%m-%d %H:%M:%S.") + f"{moment.at_ms % 1000:03d}"

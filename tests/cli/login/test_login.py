@@ -17,7 +17,7 @@ import pytest
 
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.assembly.stores import logins_of
-from bridge.cli.login.login import opened
+from bridge.cli.login.login import open_in_browser
 from bridge.config.load import load
 from bridge.identity.logins.kept_logins import Login, LoginKey, peer_of
 from bridge.identity.logins.login_files import LoginFiles
@@ -126,13 +126,13 @@ def test_on_a_mac_a_page_reaches_the_opener_as_one_word_and_its_end_says_whether
     opener.write_text(f"#!{sys.executable}\n{READS_ARGUMENTS}\nsys.exit({code})\n")
     opener.chmod(0o700)
     page = f"https://login.example/authorize?{hostile(tmp_path)}&z=1"
-    assert opened(page, "darwin", str(opener)) is is_opened
+    assert open_in_browser(page, "darwin", str(opener)) is is_opened
     assert json.loads((tmp_path / "arguments").read_text()) == [page]
 
 
 @pytest.mark.outside
 def test_a_mac_without_an_opener_opens_nothing(tmp_path: Path) -> None:
-    assert not opened("https://login.example", "darwin", str(tmp_path / "none"))
+    assert not open_in_browser("https://login.example", "darwin", str(tmp_path / "none"))
 
 
 EXPIRED = {"got_at": 0.0, "expires_at": 60.0}
