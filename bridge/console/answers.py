@@ -1,6 +1,6 @@
-"""What waits for a person, and the answers to it.
+"""The page of tasks that wait for a person, and the answers to their questions.
 
-The answer goes to the task as a message, as any client of its agent would send it.
+An answer is sent to the task as a message, as any client of the agent would send it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from bridge.translate.own_questions import ElicitAction
 from bridge.translate.refusals import UntoldRefusal
 
 WAITING_MOST: Final = 20
-"""Waiting tasks of one agent in one state on the page."""
+"""The most tasks of one agent in one state on the page."""
 
 
 async def waiting_page(bridge: Bridge, visit: Visit) -> JsonObject:
-    """The page with what waits, the newest first. Where more waits of an agent in a state, a link goes on with that."""
+    """The page of waiting tasks, the newest first. If an agent has more tasks in a state, a link leads to them."""
     agent, word, token = (visit.query.get(name, "") for name in ("agent", "state", "page"))
     states = {state.word: state for state in WAITING}
     if word and word not in states:
@@ -43,18 +43,19 @@ async def waiting_page(bridge: Bridge, visit: Visit) -> JsonObject:
     rows: list[JsonObject] = []
     more: list[JsonValue] = []
     total = 0
-    for one in [operations_on(bridge, visit, agent)] if agent else operations_of(bridge, visit):
+    chosen = [operations_on(bridge, visit, agent)] if agent else operations_of(bridge, visit)
+    for operations in chosen:
         for state in [states[word]] if word else WAITING:
-            page = await one.to_answer(state, WAITING_MOST, token if agent and word else "")
+            page = await operations.to_answer(state, WAITING_MOST, token if agent and word else "")
             rows += [
-                {**row_of(task, one), **asked_of(task, may_answer=one.may_answer(task))}
+                {**row_of(task, operations), **asked_of(task, may_answer=operations.may_answer(task))}
                 for task in page.tasks
             ]
             total += page.total_size
             if page.next_page_token:
-                query = {"agent": one.agent.name, "state": state.word, "page": page.next_page_token}
+                query = {"agent": operations.agent.name, "state": state.word, "page": page.next_page_token}
                 more.append({**query, "next": f"/answer?{urlencode(query)}"})
-    unseen = 0 if agent else sum([await one.waiting_unseen() for one in operations_of(bridge, visit)])
+    unseen = 0 if agent else sum([await operations.waiting_unseen() for operations in chosen])
     newest = sorted(rows, key=lambda row: str(row["since"]), reverse=True)
     return {"tasks": [*newest], "total": total, "more": more, "is_part": bool(agent), "unseen": unseen}
 
@@ -63,12 +64,12 @@ async def answer(bridge: Bridge, visit: Visit, agent: str, task_id: str, body: J
     """Answer all questions of a task in one message.
 
     Raises:
-        RefusedError: 400 or 409, the answer is none, or is one to another question.
-        WrongValuesError: it does not fit its form.
-        A2AError: the agent refuses it.
+        RefusedError: 400, the answer is malformed; 409, it is for another question.
+        WrongValuesError: the answer does not fit its form.
+        A2AError: the agent refuses the answer.
     """
-    one = operations_on(bridge, visit, agent)
-    task = await one.task(task_id)
+    operations = operations_on(bridge, visit, agent)
+    task = await operations.task(task_id)
     questions = questions_in(task)
     if not questions or questions_mark(questions) != body.get("mark"):
         raise RefusedError(409, "The task asks something else by now, or nothing: load the page again")
@@ -79,20 +80,23 @@ async def answer(bridge: Bridge, visit: Visit, agent: str, task_id: str, body: J
     if action == ElicitAction.ACCEPT:
         await done_slowly(partial(_require_fitting, questions, contents))
     await _send(
-        one, task, questions, {one.key: _response(str(action), contents.get(one.key)) for one in questions}
+        operations,
+        task,
+        questions,
+        {question.key: _response(str(action), contents.get(question.key)) for question in questions},
     )
 
 
 async def _send(
-    one: AgentOperations, task: Task, questions: tuple[AgentQuestion, ...], responses: JsonObject
+    operations: AgentOperations, task: Task, questions: tuple[AgentQuestion, ...], responses: JsonObject
 ) -> None:
     state = f"{task.id} {questions_mark(questions)}"
-    waiting = AskingTask(state, task.id, task.context_id, skill_of(task, one.agent.agent) or None)
+    waiting = AskingTask(state, task.id, task.context_id, skill_of(task, operations.agent.agent) or None)
     message = answer_message(questions, responses, waiting)
     if isinstance(message, UntoldRefusal):
-        await one.cancel(task.id)
+        await operations.cancel(task.id)
     elif message is not None:
-        await one.send(message)
+        await operations.send(message)
 
 
 def _response(action: str, content: JsonValue) -> JsonObject:
@@ -100,11 +104,14 @@ def _response(action: str, content: JsonValue) -> JsonObject:
 
 
 def _require_fitting(questions: tuple[AgentQuestion, ...], contents: JsonObject) -> None:
-    found: list[JsonObject] = []
+    problems: list[JsonObject] = []
     for question in questions:
         content = contents.get(question.key)
         values = content if isinstance(content, dict) else {}
         if question.mode == "form":
-            found += [{**one, "question": question.key} for one in form_problems(schema_of(question), values)]
-    if found:
-        raise WrongValuesError(found)
+            problems += [
+                {**problem, "question": question.key}
+                for problem in form_problems(schema_of(question), values)
+            ]
+    if problems:
+        raise WrongValuesError(problems)

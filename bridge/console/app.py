@@ -1,8 +1,8 @@
-"""The console as an ASGI application below `/console`: which request is which page.
+"""The console as an ASGI application below `/console`: routes each request to its page.
 
-GET   a page, as HTML or JSON           a form is a page that its script sends back as JSON
-GET   /signed-in                        the answer of an issuer, which a browser brings
-POST  what changes something            /sign-in  /sign-out  /news  /tasks/AGENT/ID/{answer,cancel}  /try/AGENT/SKILL
+GET   a page, as HTML or JSON           the script of a page posts its form as JSON
+GET   /signed-in                        the browser comes back from an issuer with its answer
+POST  changes something                 /sign-in  /sign-out  /news  /tasks/AGENT/ID/{answer,cancel}  /try/AGENT/SKILL
                                          /lines/AGENT/SKILL
 """
 
@@ -55,25 +55,25 @@ from bridge.text.jsonvalues import JsonObject
 logger = logging.getLogger(__name__)
 
 _FACE: Final = "console"
-"""Where somebody signs in, in the audit."""
+"""The endpoint of a sign-in in the audit."""
 _STATIC: Final = "/static/"
 
 _SIGN_INS: Final = (("POST", SIGN_IN_PATH), ("GET", BACK_PATH))
 """The requests of a sign-in."""
 
 _NOT_LET_IN: Final = frozenset({401, 403, 421})
-"""How a request is refused because of who sent it."""
+"""The HTTP statuses of requests that are refused because of their sender."""
 
 
 class ConsoleApp:
     """The pages of one bridge."""
 
     def __init__(self, bridge: Bridge, place: ProcessPlan, served: ServedConfiguration | None = None) -> None:
-        """Nothing of the bridge is looked at before it serves. `served` knows the files that it serves."""
+        """Reads nothing from the bridge before the bridge serves. `served` knows the configuration files."""
         self._served = served
         self._bridge = bridge
         self._asked: defaultdict[str, AskedQuestions] = defaultdict(AskedQuestions)
-        """What is known of the tasks that wait, by the names of their agents."""
+        """Who may answer the waiting tasks, by the names of their agents."""
         self._gate = ConsoleAccess(place, bridge.access, lambda: keys_of(place))
         self._issuers = IssuerSignIn(self._gate, bridge.access, bridge.login_at)
         self._tabs = TabStreams(bridge.access, self._gate.principal_of)
@@ -86,7 +86,7 @@ class ConsoleApp:
             visit = await self._gate.visit(scope)
             response = await self._answered(visit, scope, receive)
         except RefusedError as exc:
-            self._tell_of_refusal(visit, exc.status)
+            self._audit_refusal(visit, exc.status)
             response = refused = _refusal(visit, exc.status, str(exc))
             refused.headers.update(exc.headers)
         except A2AError as exc:
@@ -97,7 +97,7 @@ class ConsoleApp:
         except BusyError as exc:
             response = _refusal(visit, 503, str(exc))
         except StoreAwayError as exc:
-            logger.debug("a page failed: %s", exc)  # the store itself tells once that it is away
+            logger.debug("a page failed: %s", exc)  # the store itself logs the outage once
             response = _refusal(visit, 503, "The bridge cannot reach its stored tasks at the moment")
         except Exception:
             logger.exception("a page failed")
@@ -123,7 +123,7 @@ class ConsoleApp:
         return self._kept(visit, await self._page(visit, segments_of(visit.path)))
 
     def _kept(self, visit: Visit, answer: ASGIApp) -> ASGIApp:
-        """An answer that keeps the session of an active browser. Open pages ask for news by themselves."""
+        """Add the cookie that extends the session of an active browser. Requests for news do not extend it."""
         if isinstance(answer, Response) and not visit.keeps_cookie and "set-cookie" not in answer.headers:
             answer.headers["Set-Cookie"] = self._gate.cookie(visit, visit.session)
         return answer
@@ -134,7 +134,9 @@ class ConsoleApp:
             raise RefusedError(401, "Sign in at the console first")
         told: JsonObject = {
             "has_certificate": visit.shown is not None,
-            "issuers": [{"name": one.name, "issuer": one.place.issuer} for one in self._issuers.issuers],
+            "issuers": [
+                {"name": issuer.name, "issuer": issuer.place.issuer} for issuer in self._issuers.issuers
+            ],
         }
         return page_response(visit, "sign_in.html", told, 401)
 
@@ -234,12 +236,13 @@ class ConsoleApp:
         return signed_out
 
     def _end_session(self, mark: str) -> None:
-        """End a session here, that was ended here or at another process of the bridge."""
+        """End a session in this process. The sign-out was here, or at another process of the bridge."""
         self._gate.end(mark)
         self._tabs.end(mark)
 
     async def _back(self, visit: Visit, headers: Headers) -> Response:
-        """A page that leads on: a redirect would still come from the site of the issuer, and have no session."""
+        """Finish a sign-in, with a page that leads on: after a redirect from the issuer's site, the browser would not
+        send the session cookie."""
         session, principal, ended = await self._issuers.finish(visit, headers)
         self._bridge.telemetry.tell_of_sign_in(_FACE, principal.name)
         page = _leading_to(replace(visit, path=""), visit.root, "signed_in.html")
@@ -247,15 +250,15 @@ class ConsoleApp:
         page.headers.append("Set-Cookie", ended)
         return page
 
-    def _tell_of_refusal(self, visit: Visit | None, status: int) -> None:
-        """Have the audit tell of what was refused because of who asked for it, and of each sign-in that failed."""
+    def _audit_refusal(self, visit: Visit | None, status: int) -> None:
+        """Write requests that are refused because of their sender, and failed sign-ins, to the audit."""
         who = "" if visit is None or visit.principal is None else visit.principal.name
         is_sign_in = visit is not None and (visit.verb, visit.path) in _SIGN_INS
         if is_sign_in or status in _NOT_LET_IN:
             self._bridge.telemetry.tell_of_sign_in(_FACE, who, error=f"HTTP_{status}")
 
     async def _news_for(self, visit: Visit, task: JsonValue) -> ASGIApp:
-        """The news for a tab, with those of a task if its page is about one."""
+        """The news stream of a tab, with the events of a task if the page is about a task."""
         watched = None
         match segments_of(task) if isinstance(task, str) else ():
             case []:
@@ -264,7 +267,7 @@ class ConsoleApp:
                 watched = await operations_on(self._bridge, visit, agent).watched(task_id)
             case _:
                 raise RefusedError(400, "This is no task")
-        try:  # last, as a tab counts from the beginning of its stream on
+        try:  # last, because the limit counts a stream only when it has begun
             return NewsStream(self._tabs.take(visit), self._numbers, watched)
         except RefusedError:
             if watched is not None:
@@ -273,7 +276,7 @@ class ConsoleApp:
 
 
 def _leading_to(visit: Visit, place: str, template: str) -> Response:
-    """A page of ours that leads on to another one: what it asks for does not come from another site any more."""
+    """A page that leads on to `place`. The next request comes from our own site, so the browser sends its session."""
     page = page_response(replace(visit, wants_json=False), template, {"to": place})
     page.headers["Refresh"] = f"0;url={place}"
     return page

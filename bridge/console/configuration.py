@@ -1,4 +1,4 @@
-"""The configuration as the bridge has understood it: each value with its source, and how its last reload went."""
+"""The configuration page: each value that the bridge uses with its source, and the result of the last reload."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _STEP: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[^.]+')
 
 
 _VALUES_SIZE: Final = 200
-"""Values on one page: a file of a few servers with all defaults fits."""
+"""Values on one page: enough for a file of a few servers with all defaults."""
 
 
 class ServedConfiguration(Protocol):
-    """What a process knows of the files that it serves."""
+    """The values and state of the configuration files that a process serves."""
 
     @property
     def values(self) -> Sequence[ShownValue]:
-        """The values that are served; a secret is shown as the place that it is read from."""
+        """The values in use. A secret is shown as the place that it is read from."""
         ...
 
     @property
@@ -39,18 +39,17 @@ class ServedConfiguration(Protocol):
 
     @property
     def is_watched(self) -> bool:
-        """Whether changes of the files are taken over."""
+        """Whether the bridge applies changes of the files."""
         ...
 
     @property
     def fault(self) -> str:
-        """Why the files as they are now were refused; "" if they are served."""
+        """Why the newest files were refused; "" if they are in use."""
         ...
 
 
 def configuration(known: ServedConfiguration | None, visit: Visit) -> JsonObject:
-    """The page, which is for operators. With `all` in the query it tells the defaults, too, and with `table` that table
-    alone."""
+    """The page, for operators only. `all` in the query adds the defaults; `table` selects one table."""
     if known is None:
         return {
             "known": False,
@@ -93,7 +92,7 @@ def _row(value: ShownValue) -> JsonValue:
 
 
 def _parted(path: str) -> tuple[str, str]:
-    """The table of a value, and its key there."""
+    """The table of a value, and its key in that table."""
     steps = _STEP.findall(path)
     size = 1 if steps[0] in ("bridge", "import", "push", "audit") else 2
     return ".".join(steps[:size]), ".".join(steps[size:])

@@ -1,10 +1,11 @@
-"""Lets people into the console: each request is judged before anything of it is read.
+"""Lets people into the console: checks who sends each request before the request is handled.
 
-A bridge that asks for no credential has an open console only for a browser on this machine: it listens on loopback, has
-no public address, the Host is loopback, and no proxy stands between. Anything else asks for a credential.
+If the bridge asks for no credentials, the console is open only to a browser on this machine: the bridge listens on
+loopback and has no public address, the Host is a loopback name, and there is no proxy. Any other
+browser is refused.
 
-A request that changes something, and the stream of events, come from our own page: with our Origin, as JSON, and with
-the token that this browser was shown. A page of another origin has none of them, and a browser sends no cookie for it
+A request that changes something, or opens a stream, must come from our own page: with our Origin, as JSON, and with the
+CSRF token that this browser got. A page of another origin has none of these, and for it the browser sends no cookie
 (SameSite).
 """
 
@@ -57,26 +58,26 @@ from bridge.text.jsonvalues import DEFAULT_MAX_VALUES, JsonObject
 logger = logging.getLogger(__name__)
 
 CSRF_HEADER: Final = "x-csrf-token"
-"""The header in which our page repeats the token that it was shown."""
+"""The header in which our page sends its CSRF token."""
 
 BODY_BYTES: Final = 1024 * 1024
-"""The largest form. Arguments of a tool may hold a small file."""
+"""The largest body of a form. The arguments of a tool may contain a small file."""
 
 BODY_DEPTH: Final = 64
-"""How deep a form may be nested."""
+"""How deep the JSON of a form may be nested."""
 
 SIGN_IN_PATH: Final = "/sign-in"
-"""What a browser posts to that has not signed in."""
+"""The only path that takes a POST before the sign-in."""
 
 NEWS_PATH: Final = "/news"
-"""What an open page asks for its news."""
+"""The path of the news stream of an open page."""
 
 _FIELDS_MOST: Final = 50
-"""Fields of a query."""
+"""The most fields of a query."""
 
 _COOKIE: Final = "mcp-a2a-console"
 _QUERY_SAFE: Final = "%&=+/?:@!$'()*,;~"
-"""What may stand in a query as it is."""
+"""The characters that need no escape in a query."""
 
 _CLOSED: Final = (
     "This console is open to a browser on this machine alone, at a loopback address and without a proxy: the bridge"
@@ -86,28 +87,29 @@ _CLOSED: Final = (
 
 @dataclass(frozen=True)
 class Visit:
-    """One request of a browser that may be answered."""
+    """One request of a browser that passed the checks for foreign pages."""
 
     verb: str
     path: str
-    """Below `/console`, without a slash at its end, as `path_of` writes it."""
+    """The path below `/console`, without a slash at the end, as `path_of` writes it."""
     query: Mapping[str, str]
     wants_json: bool
     base_url: str
-    """The address of the bridge for this browser."""
+    """The URL of the bridge for this browser."""
     address: str
-    """Where the request comes from."""
+    """The network address of the browser."""
     session: ConsoleSession
     principal: Principal | None
     """None before a sign-in."""
     is_open: bool = False
-    """Whether nobody has to sign in here."""
+    """Whether this console needs no sign-in."""
     keeps_cookie: bool = False
-    """Whether no cookie is to be written: that of the browser is new, or none may be."""
+    """Whether the response must set no cookie: the browser's cookie is fresh, or the request came from another site."""
     leads_on: str = ""
-    """Where a page of ours has to lead, as the browser may have a session that it has not sent; "" if nowhere."""
+    """The path to ask for again from our own page: the browser may have a session cookie that it did not send; "" if
+    not needed."""
     shown: str | None = None
-    """What the connection itself has shown, see `SHOWN_HEADER`."""
+    """What the connection itself shows, for example a certificate; see `SHOWN_HEADER`."""
 
     @property
     def root(self) -> str:
@@ -121,33 +123,33 @@ class Visit:
 
     @property
     def cookie_name(self) -> str:
-        """The name of the cookie with its session."""
+        """The name of the session cookie."""
         return self.own_name(_COOKIE)
 
     def own_name(self, cookie: str) -> str:
-        """The name of a cookie. `__Host-` is taken by browsers for secure ones alone (RFC 6265bis section 4.1.3.2)."""
+        """The full name of a cookie. Browsers accept `__Host-` for secure cookies only (RFC 6265bis 4.1.3.2)."""
         return f"__Host-{cookie}" if self.is_secure else cookie
 
     def set_cookie(self, name: str, value: str, seconds: float, site: Literal["Strict", "Lax"]) -> str:
-        """The value of `Set-Cookie` for a cookie that no script reads. `site` is when other sites have it sent."""
+        """The value of `Set-Cookie` for a cookie that no script can read. `site` is its `SameSite` attribute."""
         attributes = "; Secure" if self.is_secure else ""
         return f"{name}={value}; Path=/; Max-Age={int(seconds)}; HttpOnly; SameSite={site}{attributes}"
 
     @property
     def seconds_left(self) -> float:
-        """How long its sign-in counts, if nothing else ends it before; infinite where nobody signs in."""
+        """Seconds until the sign-in expires; infinite if the console needs no sign-in."""
         if self.is_open:
             return math.inf
         return min(self.session.seconds_left(time.time()), self.who.seconds_left())
 
     @property
     def reads_all(self) -> bool:
-        """Whether it may see the configuration, and who may call: an operator, or whoever owns this machine."""
+        """Whether the visitor may see the configuration and the callers: an operator, or the owner of this machine."""
         return self.is_open or self.who.operator is not None
 
     @property
     def who(self) -> Principal:
-        """The principal of a visit that was let in."""
+        """The principal of a visit that has one."""
         assert self.principal is not None, "the gate has let it in"
         return self.principal
 
@@ -156,7 +158,7 @@ class ConsoleAccess:
     """Decides who may see the console."""
 
     def __init__(self, place: ProcessPlan, access: Access, keys: Callable[[], Sequence[bytes]]) -> None:
-        """`keys` are those with which cookies are sealed; they are read once, for the first browser."""
+        """`keys` gives the keys that seal cookies. It is called once, for the first browser."""
         self._place = place
         self._web = place.web
         self._access = access
@@ -166,14 +168,14 @@ class ConsoleAccess:
 
     @cached_property
     def seal(self) -> SessionSeal:
-        """Seals what cookies carry."""
+        """Seals and opens cookies."""
         return SessionSeal(self._keys())
 
     async def visit(self, scope: Scope) -> Visit:
-        """The visit that a request is, with its principal if it is known.
+        """The visit of a request, with its principal if the browser has signed in.
 
         Raises:
-            RefusedError: 400, 403 or 421, a foreign web page may have sent it; 503, it cannot be judged now.
+            RefusedError: 400, 403 or 421, a foreign web page may have sent it; 503, the sign-in cannot be checked now.
         """
         headers, now = Headers(scope=scope), time.time()
         self._web.require_own(headers)
@@ -195,7 +197,7 @@ class ConsoleAccess:
         session = self.seal.opened(cookie, now) if cookie else None
         has_session = session is not None and session not in self._ended
         if session is not None and has_session:
-            # An open page asks for news by itself, so its stream ends when the browser has been idle for too long.
+            # The script of an open page asks for news: that must not extend the session of an idle browser.
             stays = path == NEWS_PATH or now < session.seen_at + FRESH_SECONDS
             visit = replace(visit, session=session if stays else session.seen(now), keeps_cookie=stays)
         if headers.get("sec-fetch-site") == "cross-site":
@@ -205,10 +207,10 @@ class ConsoleAccess:
         return replace(visit, principal=await self.principal_of(visit))
 
     async def principal_of(self, visit: Visit) -> Principal | None:
-        """Who is in the browser of a visit now; None if it has not signed in, or may no longer.
+        """The current principal of a visit; None before a sign-in, or if the credential is no longer valid.
 
         Raises:
-            RefusedError: 503, that cannot be judged at the moment.
+            RefusedError: 503, the credential cannot be checked at the moment.
         """
         if not self._access.needs_token:
             return await self._access.principal_of({}) if visit.is_open else None
@@ -225,20 +227,19 @@ class ConsoleAccess:
             return None
 
     async def judged(self, visit: Visit, headers: Mapping[str, str]) -> Principal:
-        """The principal of what a browser shows, as a call of a face would show it.
+        """The principal of the credentials in these headers, verified as for a call of an agent.
 
         Raises:
-            RefusedError: 401, it is of nobody; 503, it cannot be judged at the moment.
+            RefusedError: 401, nobody has these credentials; 503, they cannot be checked at the moment.
         """
-        said = {**headers, **({} if visit.shown is None else {SHOWN_HEADER: visit.shown})}
-        return await self._access.principal_of(said, CONSOLE)
+        shown = {**headers, **({} if visit.shown is None else {SHOWN_HEADER: visit.shown})}
+        return await self._access.principal_of(shown, CONSOLE)
 
     async def body_of(self, visit: Visit, scope: Scope, receive: Receive) -> JsonObject:
-        """The body of a request that changes something, once it is sure that it comes from our own page.
+        """The body of a request that changes something. Checks first that our own page sent it.
 
         Raises:
-            RefusedError: 403, it comes from elsewhere; 401, its sign-in is over; 400, 413 or 415, its body cannot be
-                taken.
+            RefusedError: 403, another page sent it; 401, the sign-in is over; 400, 413 or 415, the body is not valid.
         """
         headers = Headers(scope=scope)
         own = "://".join(urlsplit(visit.base_url)[:2])
@@ -266,10 +267,11 @@ class ConsoleAccess:
         return self._access.needs_token
 
     def require_sign_in(self, visit: Visit) -> None:
-        """Refuse a browser that no sign-in would let in.
+        """Refuse a browser that cannot sign in.
 
         Raises:
-            RefusedError: 403, the bridge asks for no credentials and is not open here, or a token would go unprotected.
+            RefusedError: 403, the bridge has no credentials and its console is not open here, or the browser would send
+                a token without TLS.
         """
         if not self._access.needs_token:
             raise RefusedError(403, _CLOSED)
@@ -278,14 +280,13 @@ class ConsoleAccess:
             raise RefusedError(403, "Tokens are sent over https alone: serve the bridge with TLS")
 
     async def sign_in(self, visit: Visit, token: str) -> tuple[ConsoleSession, Principal]:
-        """The session of a browser that shows a credential, and its principal. Without a token, what its connection has
-        shown counts.
+        """Sign a browser in; return its session and principal. Without a token, use the credential of the connection.
 
         Raises:
-            RefusedError: 403, it is not known; 429, too many were wrong; 503, it cannot be judged at the moment.
+            RefusedError: 403, the credential is not known; 429, too many were wrong; 503, it cannot be checked now.
         """
         with self.attempt(visit) as attempt:
-            # As an API key first: an opaque token may be asked about at an issuer, which must see no key of the file.
+            # First as an API key: an unknown bearer token may be sent to an issuer, which must not see an API key.
             for scheme in (Scheme.API_KEY, Scheme.BEARER):
                 session = self.session_with(token, scheme)
                 if (principal := await self._shown_by(visit, session.headers)) is not None:
@@ -296,10 +297,10 @@ class ConsoleAccess:
         raise RefusedError(403, "This token is not known")
 
     def session_with(self, token: str, scheme: Scheme) -> ConsoleSession:
-        """The session of a browser that has shown a credential.
+        """A session with a credential.
 
         Raises:
-            RefusedError: 413, no cookie takes it.
+            RefusedError: 413, the credential is too long for a cookie.
         """
         session = replace(new_session(time.time(), token, scheme), has_signed_in=True)
         if len(self.seal.sealed(session)) > COOKIE_BYTES:
@@ -310,28 +311,28 @@ class ConsoleAccess:
         """Refuse a browser that may not try to sign in now.
 
         Raises:
-            RefusedError: 403, as `require_sign_in`; 429, too many from its address have failed or are not judged yet.
+            RefusedError: 403, as for `require_sign_in`; 429, too many attempts from its address failed or are open.
         """
         self.require_sign_in(visit)
         self._attempts.require(site_of(visit.address), time.time())
 
     @contextmanager
     def attempt(self, visit: Visit) -> Iterator[CountedAttempt]:
-        """Judge what a browser shows while the context is open. If it is of nobody, fail the attempt.
+        """Count an attempt while its credential is checked. Call `fail` if the credential is of nobody.
 
         Raises:
-            RefusedError: as `require_attempt`.
+            RefusedError: as for `require_attempt`.
         """
         self.require_sign_in(visit)
         with self._attempts.attempt((site_of(visit.address),), time.time()) as attempt:
             yield attempt
 
     def end(self, mark: str) -> None:
-        """Let the session with this mark count no more."""
+        """End the session with this mark."""
         self._ended.end(mark, time.time())
 
     def no_cookie(self, visit: Visit) -> str:
-        """The value of `Set-Cookie` that takes the session from the browser."""
+        """The value of `Set-Cookie` that deletes the session from the browser."""
         return visit.set_cookie(visit.cookie_name, "", 0, "Strict")
 
     def cookie(self, visit: Visit, session: ConsoleSession) -> str:

@@ -1,7 +1,7 @@
-"""Forms made of JSON schemas: flat properties are fields, everything else is a field for JSON. Pure.
+"""Forms from JSON schemas: a flat property is a field, any other property is a field for JSON. Pure.
 
-A form says what is asked for and nothing of how it looks. What a person fills in is checked against the schema, not by
-the form: the words of the check stand beside the fields.
+A form has data only, no layout. The schema checks the values of a person, and the messages of the check appear beside
+the fields.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from bridge.translate.arguments import problems_of, required_of, resolved_proper
 from bridge.translate.elicitation import FORM_COST
 
 _LONG: Final = 200
-"""Characters from which on a text has more than one line."""
+"""A text field for more characters than this has several lines."""
 
 _INPUTS: Final = {"email": "email", "uri": "url", "date": "date"}
-"""The inputs of a browser for formats that they mean in the same way."""
+"""The HTML input types that mean the same as a format of JSON Schema."""
 
 _NOT_OF_TYPE: Final = re.compile(
     r"(?P<where>at [^:]*: )?.+ is not of type (?P<types>'\w+'(?:, '\w+')*)", re.DOTALL
@@ -39,11 +39,11 @@ _TYPES: Final = {
 """The types of JSON Schema in words."""
 
 _HINTS: Final = {"date-time": "2026-01-31T12:00:00Z", "time": "12:00:00Z"}
-"""Examples for formats that no input of a browser means."""
+"""Examples for formats without an HTML input type."""
 
 
 class WrongValuesError(Exception):
-    """What was filled in does not fit the form."""
+    """The values of a person do not fit the form."""
 
     def __init__(self, problems: Sequence[JsonObject]) -> None:
         """Each problem has the `name` of its field, a `message`, and the `question` if the form has several."""
@@ -79,7 +79,7 @@ def _field(
 
 
 def _kind(prop: JsonObject) -> tuple[str, JsonObject]:
-    """What kind of field a property is, and what this kind needs to know."""
+    """The kind of field for a property, and the data of that kind."""
     if (options := _options(prop)) is not None:
         return "choice", {"options": [*options]}
     match prop.get("type"):
@@ -121,7 +121,7 @@ def _option(value: JsonValue, title: JsonValue) -> JsonObject:
 
 
 def _as_typed(kind: str, value: JsonValue) -> JsonValue:
-    """A value as it stands in a field of this kind."""
+    """A value as the text in a field of this kind."""
     if kind == "choices":
         return [json.dumps(one) for one in value] if isinstance(value, list) else []
     if value is None:
@@ -134,20 +134,20 @@ def _as_typed(kind: str, value: JsonValue) -> JsonValue:
 
 
 def form_problems(schema: JsonObject, values: JsonObject) -> list[JsonObject]:
-    """What is wrong with the values of a form, each with the name of its field, or "" for the whole."""
+    """The problems with the values of a form, each with the name of its field; "" for the whole form."""
     tools, _ = tools_from([{"name": "form", "inputSchema": schema}], SchemaBudget(FORM_COST))
     return tool_problems(tools[0], values) if tools else []
 
 
 def tool_problems(tool: Tool, arguments: JsonObject) -> list[JsonObject]:
-    """The same for the arguments of a tool."""
+    """The problems with the arguments of a tool, as for `form_problems`."""
     return [{"name": one.name, "message": _in_words(one.message)} for one in problems_of(tool, arguments)]
 
 
 def _in_words(message: str) -> str:
-    """The message of the check, without the terms of JSON Schema where it is about a type."""
-    found = _NOT_OF_TYPE.fullmatch(message)
-    if found is None:
+    """The message of a check. A message about a type is rewritten without terms of JSON Schema."""
+    match = _NOT_OF_TYPE.fullmatch(message)
+    if match is None:
         return message
-    kinds = [_TYPES.get(kind, kind) for kind in re.findall(r"'(\w+)'", found["types"])]
-    return f"{found['where'] or ''}This takes {' or '.join(kinds)}"
+    kinds = [_TYPES.get(kind, kind) for kind in re.findall(r"'(\w+)'", match["types"])]
+    return f"{match['where'] or ''}This takes {' or '.join(kinds)}"

@@ -1,12 +1,11 @@
 """Signs people in at the console with the code flow of their issuer.
 
-The ID token says who is in the browser. The access token says what that person may do, so the console asks for one of
-its own audience, with the scopes that the configuration names, and shows it to the verifiers that judge every call. An
-ID token alone signs nobody in: whoever has an account at the issuer gets one.
+The ID token says who is in the browser. The access token says what the person may do: the console asks for a token
+with its own audience and the configured scopes, and gives it to the verifiers that check every call. An ID token alone
+signs nobody in, because everyone with an account at the issuer gets an ID token.
 
-A browser brings the answer from another site, so it sends no cookie that is `SameSite=Strict`. What the answer needs is
-in a cookie that is `Lax`, and the answer to the answer is a page that leads on: only the request of our own page has
-the session.
+A browser that comes back from the issuer's site sends no `SameSite=Strict` cookie. So the state of the sign-in is in a
+`Lax` cookie, and the response is a page that leads on: only the request from our own page has the session cookie.
 
 Spec: OpenID Connect Core 1.0 section 3.1; RFC 8707 (`resource`); RFC 9700 section 4.7 (state bound to the browser).
 """
@@ -34,19 +33,19 @@ from bridge.identity.callers.principals import Principal
 from bridge.identity.callers.verifiers import Access, Scheme
 
 if TYPE_CHECKING:
-    # It loads what checks tokens, see `bridge.assembly.issuers`.
+    # Loads the libraries that check tokens, see `bridge.assembly.issuers`.
     from bridge.identity.callers.issuer_login import IssuerLogin, ShownPerson
 
 logger = logging.getLogger(__name__)
 
 BACK_PATH: Final = "/signed-in"
-"""Where a browser comes back from its issuer, below the console."""
+"""The redirect URI, below the console."""
 
 _ANSWER_SECONDS: Final = 15.0
 """How long an issuer may take for each answer."""
 
 _AT_ONCE: Final = 16
-"""Sign-ins for which issuers are asked at once: anybody can begin one."""
+"""The most requests to issuers at the same time: anyone can begin a sign-in."""
 
 _COOKIE: Final = "mcp-a2a-console-begun"
 _NO_RIGHTS: Final = "has told who you are, but not what you may do here. The log of the bridge says why"
@@ -58,7 +57,7 @@ class IssuerSignIn:
     def __init__(
         self, gate: ConsoleAccess, access: Access, login_at: Callable[[Issuer], IssuerLogin]
     ) -> None:
-        """`login_at` is how people show who they are at an issuer that has a client for it."""
+        """`login_at` gives the login flow of an issuer that has a client for people."""
         self._gate = gate
         self._access = access
         self._login_at = login_at
@@ -67,15 +66,19 @@ class IssuerSignIn:
 
     @property
     def issuers(self) -> Sequence[Issuer]:
-        """Those with a client for people, whose tokens can count at the console."""
-        return [one for one in self._access.issuers if one.login is not None and one.audiences.get(CONSOLE)]
+        """The issuers with a client for people and an audience for the console."""
+        return [
+            issuer
+            for issuer in self._access.issuers
+            if issuer.login is not None and issuer.audiences.get(CONSOLE)
+        ]
 
     async def begin(self, visit: Visit, name: str) -> tuple[str, str]:
-        """The page of an issuer, and the value of `Set-Cookie` that its answer needs.
+        """The URL of the issuer's login page, and the `Set-Cookie` value with the state of the sign-in.
 
         Raises:
-            RefusedError: 403 or 404, nobody signs in there; 429, too many have failed; 502, the issuer cannot be used
-                now, or more has to be kept than a cookie takes; 503, many sign in at the moment.
+            RefusedError: 403 or 404, this issuer has no sign-in; 429, too many attempts have failed; 502, the issuer
+                cannot be used now, or the state is too long for a cookie; 503, too many people sign in at the moment.
         """
         self._gate.require_attempt(visit)
         issuer = self._named(name)
@@ -91,13 +94,13 @@ class IssuerSignIn:
         return page, visit.set_cookie(visit.own_name(_COOKIE), begun, BEGUN_SECONDS, "Lax")
 
     async def finish(self, visit: Visit, headers: Headers) -> tuple[ConsoleSession, Principal, str]:
-        """The session of a browser that comes back, its principal, and the value of `Set-Cookie` that takes away what
-        was begun.
+        """The session of a browser that comes back, its principal, and the `Set-Cookie` value that deletes the state of
+        the sign-in.
 
         Raises:
-            RefusedError: 403, this browser has begun nothing, or the issuer gave nothing that counts here; 410, this
-                was answered before; 413, no cookie takes the token; 429, too many have failed; 502, the person or the
-                issuer has refused; 503, the token cannot be judged at the moment, or many sign in.
+            RefusedError: 403, this browser began no sign-in, or the access token gives no rights here; 410, the sign-in
+                was finished before; 413, the token is too long for a cookie; 429, too many attempts have failed; 502,
+                the person or the issuer refused; 503, the token cannot be checked now, or too many people sign in.
         """
         self._gate.require_attempt(visit)
         issuer, person = await self._shown(visit, headers)
@@ -106,12 +109,12 @@ class IssuerSignIn:
         return session, principal, visit.set_cookie(visit.own_name(_COOKIE), "", 0, "Lax")
 
     async def _shown(self, visit: Visit, headers: Headers) -> tuple[Issuer, ShownPerson]:
-        """The person whom an issuer tells of. It is told once."""
+        """The person in the issuer's answer. Each answer is accepted once."""
         now = time.time()
         cookie = cookie_parser(headers.get("cookie", "")).get(visit.own_name(_COOKIE), "")
         begun = self._gate.seal.opened_begun(cookie, now) if cookie else None
         state = visit.query.get("state", "")
-        # Not counted as a failure: a page of another site can send any browser here.
+        # This is not counted as a failed attempt: a page of another site can send any browser here.
         if begun is None or not hmac.compare_digest(state.encode(), begun.proof.state.encode()):
             raise RefusedError(403, "This sign-in was not begun in this browser, or long ago. Begin again")
         self._answered = {one: until for one, until in self._answered.items() if until > now}
@@ -125,7 +128,7 @@ class IssuerSignIn:
     async def _judged(
         self, visit: Visit, issuer: Issuer, person: ShownPerson
     ) -> tuple[ConsoleSession, Principal]:
-        """The session and the rights of a person by its access token."""
+        """The session and the principal of a person, from the access token."""
         session, why = self._gate.session_with(person.access_token, Scheme.BEARER), "there is none"
         with self._gate.attempt(visit) as attempt:
             if person.access_token:
@@ -144,14 +147,14 @@ class IssuerSignIn:
         raise RefusedError(403, f"{issuer.name} {_NO_RIGHTS}")
 
     def _named(self, name: str) -> Issuer:
-        found = next((one for one in self.issuers if one.name == name), None)
-        if found is None:
+        named = next((issuer for issuer in self.issuers if issuer.name == name), None)
+        if named is None:
             raise RefusedError(404, "Nobody signs in there")
-        return found
+        return named
 
     @contextmanager
     def _asked(self, issuer: Issuer) -> Iterator[None]:
-        """Ask an issuer, and tell in words what is wrong with its answer."""
+        """Limit concurrent requests to issuers, and log and convert their errors."""
         if self._asking >= _AT_ONCE:
             raise RefusedError(503, "Many people sign in at the moment", {"Retry-After": "5"})
         self._asking += 1
@@ -169,7 +172,7 @@ class IssuerSignIn:
 
 
 def _resource_at(issuer: Issuer) -> str:
-    """The resource indicator of a token for the console: what the file says, or its only audience if that is a URI."""
+    """The `resource` of a token for the console: the configured value, or the only audience if that is a URI."""
     assert issuer.login is not None, "it has a client for people"
     if issuer.login.resource is not None:
         return issuer.login.resource

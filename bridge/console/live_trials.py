@@ -1,6 +1,7 @@
-"""A call of a tool whose progress is shown while it runs: a stream of what it tells, and at its end its result.
+"""A call of a tool as a stream: its progress while it runs, and then its result.
 
-The call is canceled when the page is closed, as a host's call is that goes away, and when its visitor may see no more.
+The call is canceled when the page is closed, as when a host disconnects, and when the visitor loses the right to see
+it.
 """
 
 from __future__ import annotations
@@ -24,27 +25,27 @@ from bridge.text.safe_text import with_visible_characters
 logger = logging.getLogger(__name__)
 
 _WAITING_MOST: Final = 100
-"""Reports that wait for a slow browser. A later one is left out: the next says more."""
+"""The most reports that wait for a slow browser. Further reports are dropped: a later report says more."""
 
 _WORDS: Final = 500
-"""Characters of the words of one report that are told."""
+"""The most characters of the text of one report."""
 
 
 class LiveTrial:
-    """The response to a call that is followed."""
+    """The response that streams a call."""
 
     def __init__(self, tab: TabStream, call: Callable[[ReportProgress], Awaitable[JsonObject]]) -> None:
-        """`call` calls the tool, and tells what it reports of its progress."""
+        """`call` calls the tool, and passes on its progress reports."""
         self._tab = tab
         self._call = call
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
-        """Call the tool, until it ends, the page is closed or its visitor may see no more."""
+        """Call the tool until the call ends, the page is closed, or the visitor loses the right to see it."""
         told, reports = anyio.create_memory_object_stream[JsonObject](_WAITING_MOST)
         async with self._tab.held(receive, send) as group, reports:
             group.start_soon(self._run, told)
-            async for one in reports:
-                await self._tab.send(send, frame(json.dumps(one).encode()))
+            async for event in reports:
+                await self._tab.send(send, frame(json.dumps(event).encode()))
 
     async def _run(self, told: MemoryObjectSendStream[JsonObject]) -> None:
         def report(progress: float | None, total: float | None = None, message: str | None = None) -> None:

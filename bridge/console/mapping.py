@@ -1,7 +1,7 @@
-"""What becomes what: each tool beside its skill, each skill beside its tool, and what is changed, hidden or lost.
+"""The mapping page: each tool beside its skill, each skill beside its tool, and what is changed, hidden or lost.
 
-What the file hides, callers do not see here either: an argument, or the description that another one replaces. Their
-left side is what they get of the peer. Operators see what the peer itself lists.
+Callers do not see what the configuration hides or replaces, such as an argument or a description. Their left side shows
+the peer as the bridge offers it to them. Operators see what the peer itself lists.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from bridge.translate.overrides import ABSENT, ArgumentRule, Remark, SkillOverri
 
 
 def mapping(bridge: Bridge, visit: Visit) -> JsonObject:
-    """The page: each face with its rows. What is hidden, what has no effect, and a face of which nothing is for the
-    visitor, are for operators."""
+    """The page: each endpoint with its rows. Only operators see hidden entries, remarks, and endpoints that offer them
+    nothing."""
     paging = Paging.asked("/mapping", visit.query)
     alone = len(bridge.published) + len(bridge.offered) == 1
     faces = [
@@ -38,7 +38,7 @@ def mapping(bridge: Bridge, visit: Visit) -> JsonObject:
 
 
 def _agent(one: PublishedAgent, visit: Visit, paging: Paging, *, alone: bool) -> JsonObject | None:
-    """A face with the rows that are asked for; None if none of it is for the visitor, or asked for."""
+    """An agent with the requested rows; None if the visitor may not see it, or did not ask for it."""
     here, agent, part = visit.who.in_face(one.name), one.agent, f"agent/{one.name}"
     usable = [skill for skill in agent.published if here.may_use(skill.names)]
     if not paging.shows(part) or not (usable or visit.reads_all):
@@ -64,7 +64,7 @@ def _agent(one: PublishedAgent, visit: Visit, paging: Paging, *, alone: bool) ->
 
 
 def _lists(**lists: tuple[list[JsonValue], JsonObject]) -> JsonObject:
-    """What operators see beside the rows of a face: each list, and where the rest of it is."""
+    """The lists for operators, each with its paging."""
     told: JsonObject = {}
     for name, (entries, shown) in lists.items():
         told |= {name: entries, f"{name}_paging": shown}
@@ -91,7 +91,7 @@ def _skill_row(skill: Skill, one: PublishedAgent, visit: Visit) -> JsonObject:
 
 
 def _losses(skill: Skill, listed: JsonObject) -> Iterator[str]:
-    """What of a tool, as the visitor sees it, a client of the skill does not get, or not exactly."""
+    """What a client of the skill loses of the tool, as the visitor sees the tool."""
     if skill.tool.unchecked:
         yield f"not all of its arguments are checked before a call: {skill.tool.unchecked}"
     if skill.tool.output_schema is not None:
@@ -103,7 +103,7 @@ def _losses(skill: Skill, listed: JsonObject) -> Iterator[str]:
 
 
 def _server(one: OfferedServer, visit: Visit, paging: Paging, *, alone: bool) -> JsonObject | None:
-    """The same for an MCP server."""
+    """An MCP server, as `_agent` for an agent."""
     here, face, part = visit.who.in_face(one.name), one.face, f"mcp/{one.name}"
     usable = [tool for tool in face.published if here.may_use(tool.names)]
     if not paging.shows(part) or not (usable or visit.reads_all):
@@ -136,7 +136,7 @@ def _server(one: OfferedServer, visit: Visit, paging: Paging, *, alone: bool) ->
 
 
 def _skill_of(tool: PublishedTool, agents: Mapping[str, RemoteAgent]) -> JsonObject | None:
-    """The skill of a tool as its agent's card has it; None for an agent as a whole, or without a card."""
+    """The skill of a tool on its agent's card; None if the tool is for the whole agent, or there is no card."""
     skills = agents[tool.agent_key].card.skills if tool.agent_key in agents else ()
     return next((skill.to_object() for skill in skills if skill.id == tool.skill_id), None)
 
@@ -159,7 +159,7 @@ def _tool_row(tool: PublishedTool, skill: JsonObject | None, visit: Visit) -> Js
 
 
 def _losses_of_skill(tool: PublishedTool, skill: JsonObject) -> Iterator[str]:
-    """What of a skill a host does not get, or not exactly."""
+    """What a host loses of the skill."""
     if tool.tool.original is None:
         yield "a skill has no schema: its tool takes a message in words"
     if _has_hidden(skill):
@@ -167,19 +167,19 @@ def _losses_of_skill(tool: PublishedTool, skill: JsonObject) -> Iterator[str]:
 
 
 def _changes(override: SkillOverride | ToolOverride, visit: Visit) -> Iterator[str]:
-    """What the configuration changes, a line for each key. What is hidden is told to operators alone."""
-    named = {"id"} if isinstance(override, SkillOverride) else {"name"}  # the row has it
-    for one in fields(override):
-        value = getattr(override, one.name)
-        if value is None or one.name in named:
+    """What the configuration changes, one line for each key. Only operators see hidden arguments."""
+    named = {"id"} if isinstance(override, SkillOverride) else {"name"}  # the row shows the name itself
+    for key in fields(override):
+        value = getattr(override, key.name)
+        if value is None or key.name in named:
             continue
-        if one.name == "arguments":
+        if key.name == "arguments":
             shown = ((name, rule) for name, rule in value.items() if visit.reads_all or not rule.hidden)
             yield from _argument_changes(shown)
         elif isinstance(value, str | tuple):
-            yield f"has its own {one.name}"
+            yield f"has its own {key.name}"
         else:
-            yield f"{one.name} = {str(value).lower()}"
+            yield f"{key.name} = {str(value).lower()}"
 
 
 def _argument_changes(rules: Iterable[tuple[str, ArgumentRule]]) -> Iterator[str]:

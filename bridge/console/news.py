@@ -1,6 +1,6 @@
-"""The news of a tab: what changes while a page is open. One stream for each tab, and none for what it shows.
+"""The news of a tab: what changes while a page is open. Each tab has one stream.
 
-It tells numbers of the whole bridge now and then, and each event of the task that the page is about as it happens.
+It sends numbers of the whole bridge at intervals, and the events of the page's task as they happen.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ from bridge.text.jsonvalues import JsonObject
 from bridge.text.safe_text import with_visible_characters
 
 LOOK_SECONDS: Final = 3.0
-"""The pause between two looks at the numbers: no signal tells when a number changes."""
+"""The interval at which the numbers are read: no signal tells when a number changes."""
 
 _HEARTBEAT_LOOKS: Final = 5
-"""After so many looks without a change, a heartbeat is sent."""
+"""A heartbeat is sent after this many intervals without a change."""
 
 _WORDS: Final = 500
-"""The most characters of the words of one event."""
+"""The most characters of the text of one event."""
 
 
 class NewsStream:
-    """The news of one tab, as a response."""
+    """The response that streams the news of one tab."""
 
     def __init__(
         self, tab: TabStream, numbers: Callable[[Visit], Awaitable[JsonObject]], watched: Stream | None
     ) -> None:
-        """`numbers` are those that every page shows, for one visitor. `watched` has the events of a task, if the page
-        is about one; it is closed with the stream."""
+        """`numbers` gives the numbers of every page, for one visitor. `watched` has the events of a task, if the page
+        is about a task; it is closed with this stream."""
         self._tab = tab
         self._numbers = numbers
         self._watched = watched
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
-        """Send news until the tab is closed or its visitor may see no more."""
+        """Send news until the tab is closed, or the visitor loses the right to see it."""
         try:
             async with self._tab.held(receive, send) as group:
-                group.start_soon(self._tell_events, send)
-                await self._tell_numbers(send)
+                group.start_soon(self._send_events, send)
+                await self._send_numbers(send)
         finally:
             if self._watched is not None:
                 self._watched.close()
 
-    async def _tell_numbers(self, send: Send) -> None:
+    async def _send_numbers(self, send: Send) -> None:
         told, silent = None, 0
         while True:
             try:
@@ -70,14 +70,14 @@ class NewsStream:
             told = numbers
             await anyio.sleep(LOOK_SECONDS)
 
-    async def _tell_events(self, send: Send) -> None:
+    async def _send_events(self, send: Send) -> None:
         while self._watched is not None and (seen := await self._watched.next()) is not None:
             event = told_event(StreamResponse.model_validate_json(seen.text))
             await self._tab.send(send, frame(json.dumps({"event": event}).encode()))
 
 
 def told_event(event: StreamResponse) -> JsonObject:
-    """An event in few words, all of them text."""
+    """An event in short, for the page."""
     if event.artifact_update is not None:
         artifact = event.artifact_update.artifact
         words = " ".join(part.text for part in artifact.parts if part.text is not None)
@@ -98,17 +98,17 @@ def told_event(event: StreamResponse) -> JsonObject:
 
 
 def _numbers_in(event: StreamResponse) -> JsonValue:
-    """The numbers of the tool's progress that an event brings; that of a task brings the last ones."""
+    """The progress numbers in an event. A task has its last numbers."""
     holder = event.status_update or event.task
     return ((holder.metadata if holder else None) or {}).get(PROGRESS)
 
 
 def progress_words(numbers: JsonValue) -> str:
-    """Numbers of progress in words: `3 of 5`, or `3`; "" for what is none."""
+    """Progress numbers in words: `3 of 5`, or `3`; "" if there are none."""
     if not isinstance(numbers, dict):
         return ""
-    told = [one for one in (numbers.get("progress"), numbers.get("total")) if isinstance(one, int | float)]
-    return " of ".join(f"{one:g}" for one in told) if told else ""
+    given = [numbers.get("progress"), numbers.get("total")]
+    return " of ".join(f"{number:g}" for number in given if isinstance(number, int | float))
 
 
 def _short(words: str) -> str:

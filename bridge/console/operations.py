@@ -1,7 +1,6 @@
-"""What a visitor does with the tasks of an agent: the operations that a client performs, by the same service.
+"""A visitor's operations on the tasks of an agent: a client's operations, performed by the same service.
 
-So a task that a client cannot see is not shown here either, and what is sent from here is in the log, in metrics and in
-the audit as a client's message is.
+So the console shows no task that a client could not see, and logs, metrics and audits its messages like a client's.
 """
 
 from __future__ import annotations
@@ -58,35 +57,35 @@ WAITING: Final = (TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED)
 """The states in which a task waits for an answer."""
 
 _PAGE: Final = 100
-"""Tasks that are read at once, to learn what they ask: the most of ListTasks."""
+"""Tasks that are read at once to learn their questions: the most that ListTasks allows."""
 
 _BY_NOBODY: Final[frozenset[str]] = frozenset()
-"""Who may answer a task that waits no longer, or that cannot be read."""
+"""Nobody may answer a task that no longer waits, or that cannot be read."""
 
 
 class AskedQuestions:
-    """Who may answer each task of one agent that waits. What a task asks stays while its status does, so each is read
-    once, and not at each look at the numbers."""
+    """Who may answer each waiting task of one agent. The question does not change while the status stays, so each task
+    is read only once."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, frozenset[str] | None]] = {}
-        """By the ids of tasks: since when it asks, and who alone may answer; None for its owner and each operator who
-        answers for others."""
+        """By task id: since when the task asks, and who may answer it; None means its owner and each operator who may
+        answer for others."""
 
     def unknown_of(self, since: Mapping[str, int]) -> dict[str, int]:
-        """Those of the tasks that wait now of which nothing is known. Forgets all tasks that wait no longer."""
+        """The tasks in `since` that are not known yet. Forgets all tasks that no longer wait."""
         self._known = {
             task_id: known for task_id, known in self._known.items() if known[0] == since.get(task_id)
         }
         return {task_id: at for task_id, at in since.items() if task_id not in self._known}
 
     def learn(self, task_id: str, since: int, only_for: frozenset[str] | None) -> None:
-        """Keep who alone may answer a task."""
+        """Keep who may answer a task, see `_known`."""
         self._known[task_id] = since, only_for
 
     def answerable_by(self, visitor: str, tasks: Iterable[str]) -> int:
-        """How many of these tasks an operator who answers for others may answer. One that another look has forgotten
-        meanwhile waits no longer."""
+        """How many of these tasks an operator who answers for others may answer. A task that was forgotten meanwhile no
+        longer waits."""
         known = (self._known[task_id][1] for task_id in tasks if task_id in self._known)
         return sum(only_for is None or visitor in only_for for only_for in known)
 
@@ -100,7 +99,7 @@ class AgentOperations:
         self.is_operator = visit.who.operator is not None
         self.sees_contents = bridge.plan.place.console_content
         self.answers_others = visit.who.operator is OperatorRole.ANSWER and self.sees_contents
-        """Whether the visitor may answer for others. It has to see a question for that."""
+        """Whether the visitor may answer for others. For that, the visitor must see the questions."""
         self._bridge = bridge
         self._base_url = visit.base_url
         self._own = CallContext(visit.who.in_face(agent.name), agent.agent.extensions | {TIMELINE_URI})
@@ -109,26 +108,25 @@ class AgentOperations:
         )
 
     async def tasks(self, request: ListTasksRequest, *, only_own: bool = False) -> ListTasksResponse:
-        """A page of the tasks that the visitor may see: its own, and for an operator those of all unless `only_own`.
+        """A page of tasks: the visitor's own, or all tasks for an operator unless `only_own`.
 
         Raises:
-            A2AError: the page token is not one that was given out.
+            A2AError: the page token is unknown.
         """
         if self.is_operator and not only_own:
             self._bridge.telemetry.tell_of_reading(self.visitor, self.agent.name, EVERYONE, "")
         return await self._page(request, only_own=only_own)
 
     async def _page(self, request: ListTasksRequest, *, only_own: bool) -> ListTasksResponse:
-        late = replace(
-            self._own if only_own else self._caller, comes_late=True
-        )  # for the numbers of progress
+        # `comes_late` adds the progress numbers.
+        late = replace(self._own if only_own else self._caller, comes_late=True)
         return await self._read(LIST_TASKS, request, late)
 
     async def to_answer(self, state: TaskState, most: int, page_token: str = "") -> ListTasksResponse:
-        """The newest tasks in a state of `WAITING` that the visitor may answer, or those of a later page.
+        """A page of the tasks in a state of `WAITING` that the visitor may answer, the newest first.
 
         Raises:
-            A2AError: the page token is not one that was given out.
+            A2AError: the page token is unknown.
         """
         request = ListTasksRequest(status=state, page_size=most, page_token=page_token or None)
         return await self.tasks(request, only_own=self._answers_own_only(state))
@@ -137,7 +135,7 @@ class AgentOperations:
         return not self.answers_others or state is TaskState.AUTH_REQUIRED
 
     async def waiting(self, asked: AskedQuestions) -> int:
-        """How many tasks the visitor may answer. `asked` is what is known of the agent's tasks."""
+        """How many tasks the visitor may answer. `asked` knows the agent's waiting tasks."""
         total = 0
         for state in WAITING:
             if self._answers_own_only(state):
@@ -148,7 +146,7 @@ class AgentOperations:
         return total
 
     async def waiting_unseen(self) -> int:
-        """How many tasks of others wait whose questions the visitor would see, were contents shown to operators."""
+        """How many waiting tasks of others an operator does not see, because contents are not shown to operators."""
         if not self.is_operator or self.sees_contents:
             return 0
         all_of_them = sum([len(await self.agent.engine.waiting_in(state)) for state in WAITING])
@@ -159,7 +157,7 @@ class AgentOperations:
         return max(all_of_them - own, 0)
 
     async def failures(self) -> list[JsonObject]:
-        """The newest tasks that have failed, without their reasons where those are not for the visitor."""
+        """The newest failed tasks. A reason that the visitor may not see is left out."""
         found: list[Task] = []
         for state in (TaskState.FAILED, TaskState.REJECTED):
             request = ListTasksRequest(status=state, page_size=FAILURES_MOST, history_length=0)
@@ -168,7 +166,7 @@ class AgentOperations:
         return [failure_of(task, name, root, shows_reason=not self.withholds(task)) for task in found]
 
     async def _all_in(self, state: TaskState, asked: AskedQuestions) -> Mapping[str, int]:
-        """The tasks of all in a state, by their ids, with since when. Whatever is not known of them is read."""
+        """All tasks in a state, by id, with since when they ask. Reads the tasks that `asked` does not know."""
         since = await self.agent.engine.waiting_in(state)
         unknown = asked.unknown_of(since)
         token: str | None = None
@@ -201,8 +199,7 @@ class AgentOperations:
         return not self.sees_contents and self.owner_of(task) != self.visitor
 
     def may_answer(self, task: Task) -> bool:
-        """Whether the visitor may answer what a task asks. An authorization, and which skill runs, are for its owner
-        alone."""
+        """Whether the visitor may answer the question of a task. Only the owner may authorize, or choose the skill."""
         if task.status.state not in WAITING:
             return False
         if self.owner_of(task) == self.visitor:
@@ -221,28 +218,28 @@ class AgentOperations:
         Raises:
             A2AError: TASK_NOT_FOUND.
         """
-        late = replace(self._caller, comes_late=True)  # so that it has the last numbers of its progress
+        late = replace(self._caller, comes_late=True)  # adds the progress numbers
         task = await self._read(GET_TASK, GetTaskRequest(id=task_id), late)
         if (owner := self.owner_of(task)) != self.visitor:
             self._bridge.telemetry.tell_of_reading(self.visitor, self.agent.name, owner, task_id)
         return task
 
     async def watched(self, task_id: str) -> Stream:
-        """A task and its events from now on; of one that has ended, its end. Close the stream when the reader is gone.
+        """A task and its events from now on; if the task has ended, its end. The reader closes the stream.
 
         Raises:
             A2AError: TASK_NOT_FOUND.
         """
         if self.is_operator:
-            await self.task(task_id)  # so that the audit tells of it, also where its page was not opened
-        late = replace(self._caller, comes_late=True)  # the task may end between its page and this
+            await self.task(task_id)  # writes the reading to the audit
+        late = replace(self._caller, comes_late=True)  # the task may have ended since its page was read
         return await self.agent.service.perform(SUBSCRIBE_TO_TASK, SubscribeToTaskRequest(id=task_id), late)
 
     async def send(self, message: Message) -> Task:
-        """Send a message, and do not wait for its work. Whoever does not wait gets a task, never a reply without one.
+        """Send a message, and return its task without waiting for the end.
 
         Raises:
-            A2AError: it is refused.
+            A2AError: the agent refuses the message.
         """
         configuration = SendMessageConfiguration(return_immediately=True)
         request = SendMessageRequest(message=message, configuration=configuration)
@@ -250,7 +247,7 @@ class AgentOperations:
             task = (await self._read(SEND_MESSAGE, request)).task
             assert task is not None, "a reply without a task is waited for"
             if hop is not None:
-                _tell(hop, task)
+                _set_task(hop, task)
             return task
 
     async def cancel(self, task_id: str) -> Task:
@@ -263,7 +260,7 @@ class AgentOperations:
         async with self._hop(CANCEL_TASK.name, request) as hop:
             task = await self._read(CANCEL_TASK, request)
             if hop is not None:
-                _tell(hop, task)
+                _set_task(hop, task)
             return task
 
     async def _read(
@@ -275,7 +272,7 @@ class AgentOperations:
 
     @asynccontextmanager
     async def _hop(self, method: str, request: Model) -> AsyncIterator[Hop | None]:
-        """The hop of an operation, as the face of the agent would begin it."""
+        """The hop of an operation, as the endpoint of the agent would begin it."""
         trace.begin()
         hop = self._bridge.hops.taken("a2a", self.agent.name)
         if hop is None:
@@ -300,7 +297,7 @@ class AgentOperations:
 
 
 def _as_operator(caller: CallContext, sees_contents: bool) -> CallContext:
-    """An operator who asks for the tasks of all, as the extension for operators lets a client do."""
+    """The caller as an operator who asks for all tasks, as a client does with the operator extension."""
     return replace(
         caller,
         extensions=caller.extensions | {OPERATOR_URI},
@@ -314,10 +311,10 @@ def operations_of(bridge: Bridge, visit: Visit) -> list[AgentOperations]:
     return [AgentOperations(bridge, agent, visit) for agent in bridge.published]
 
 
-async def at_work(one: AgentOperations) -> int:
-    """How many of the visitor's own tasks one agent works on."""
+async def at_work(operations: AgentOperations) -> int:
+    """How many of the visitor's own tasks an agent works on."""
     pages = [
-        await one.tasks(ListTasksRequest(status=state, page_size=1), only_own=True)
+        await operations.tasks(ListTasksRequest(status=state, page_size=1), only_own=True)
         for state in (TaskState.SUBMITTED, TaskState.WORKING)
     ]
     return sum(page.total_size for page in pages)
@@ -327,18 +324,18 @@ def operations_on(bridge: Bridge, visit: Visit, name: str) -> AgentOperations:
     """The operations of the agent with this name.
 
     Raises:
-        RefusedError: 404, there is none.
+        RefusedError: 404, there is no such agent.
     """
-    for one in operations_of(bridge, visit):
-        if one.agent.name == name:
-            return one
+    for operations in operations_of(bridge, visit):
+        if operations.agent.name == name:
+            return operations
     raise RefusedError(404, "There is no such agent")
 
 
 async def waiting_for(bridge: Bridge, visit: Visit, asked: defaultdict[str, AskedQuestions]) -> int:
-    """How many tasks wait for the visitor. `asked` is what is known of the tasks of each agent, by its name."""
-    return sum([await one.waiting(asked[one.agent.name]) for one in operations_of(bridge, visit)])
+    """How many tasks wait for the visitor. `asked` knows the waiting tasks of each agent, by its name."""
+    return sum([await agent.waiting(asked[agent.agent.name]) for agent in operations_of(bridge, visit)])
 
 
-def _tell(hop: Hop, task: Task) -> None:
+def _set_task(hop: Hop, task: Task) -> None:
     hop.task_id, hop.context_id, hop.state = task.id, task.context_id or "", task.status.state.word

@@ -1,4 +1,4 @@
-"""The first page: what is served, of whom it is made, whether that is up and why not, and how much it does."""
+"""The first page: what is served, the peers behind it, whether they are up and why not, and the load."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from bridge.version import __version__
 
 
 async def overview(bridge: Bridge, visit: Visit, waiting: int) -> JsonObject:
-    """What the page tells. Faces that offer a visitor nothing, the peers, and why one is down, are for operators.
-    `waiting` counts the tasks that wait."""
+    """The page. Only operators see peers, their faults, and endpoints that offer them nothing. `waiting` is the number
+    of tasks that wait for the visitor."""
     status = bridge.fitness
     faces = [
         *(_agent(one, visit) for one in bridge.published),
@@ -50,8 +50,7 @@ async def overview(bridge: Bridge, visit: Visit, waiting: int) -> JsonObject:
 
 
 async def load_for(bridge: Bridge, visit: Visit) -> JsonObject:
-    """How much the bridge does at the moment: all of it for operators, and for others how many of their own tasks are
-    at work."""
+    """The load of the bridge: all of it for operators; for other visitors, the number of their own tasks at work."""
     if visit.reads_all:
         return _load_of(bridge)
     return {"running": sum([await at_work(one) for one in operations_of(bridge, visit)])}
@@ -104,7 +103,7 @@ def _server(one: OfferedServer, visit: Visit) -> JsonObject:
 
 
 def _peers(bridge: Bridge) -> Iterator[JsonObject]:
-    """The tool servers and agents that the faces are made of, each once."""
+    """The tool servers and agents behind the endpoints, each once."""
     state = bridge.readiness()
     known = {key: one for face in _values(state["agents"]) for key, one in _values_by_key(face["servers"])}
     queued = bridge.waiting_at_servers
@@ -141,7 +140,7 @@ def _peers(bridge: Bridge) -> Iterator[JsonObject]:
 
 
 def _table_of(section: str, key: str) -> str:
-    """The path of the table of a peer on the page of the configuration; "" for one without a name."""
+    """The path of a peer's table on the configuration page; "" for a peer without a name."""
     return f"/configuration?{urlencode({'table': f'{section}.{key}'})}" if key else ""
 
 

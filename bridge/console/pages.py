@@ -1,6 +1,6 @@
-"""Turns what a page tells into HTML or JSON. A page is one JSON value; its template shows that value and nothing else.
+"""Renders pages as HTML or JSON. A page is one JSON value, and its template shows only that value.
 
-Words of peers are text: templates escape everything, and characters that nobody sees become escapes. Only this module
+Texts of peers stay text: templates escape markup, and hidden characters become visible escapes. Only this module
 imports the package of the extra `console`.
 """
 
@@ -46,7 +46,7 @@ POLICY: Final = "; ".join(
         "trusted-types 'none'",
     ]
 )
-"""No page runs or loads anything that is not ours, and no script makes markup of a text."""
+"""No page runs or loads anything from elsewhere, and no script turns text into markup."""
 
 HEADERS: Final[Mapping[str, str]] = {
     "Cache-Control": "no-store",
@@ -59,7 +59,7 @@ HEADERS: Final[Mapping[str, str]] = {
 }
 
 _LONG_TEXT: Final = 400
-"""Characters of a text in raw JSON on a page."""
+"""The most characters of a text in raw JSON on a page."""
 
 STATIC: Final[Mapping[str, str]] = {"console.css": "text/css", "console.js": "text/javascript"}
 """The files that pages load, and their media types."""
@@ -75,11 +75,11 @@ FOR_OPERATORS: Final = (
     ("/configuration", "Configuration"),
     ("/people", "People"),
 )
-"""Pages that nobody else may open, so that no menu of anybody else has them."""
+"""Pages for operators only. Menus of other visitors leave them out."""
 
 
 def page_response(visit: Visit, template: str, told: JsonObject, status: int = 200) -> Response:
-    """What a page tells, as the browser asked for it."""
+    """A page as HTML, or as JSON if the browser asks for JSON."""
     if visit.wants_json:
         return json_response(told, status)
     around = {
@@ -102,12 +102,12 @@ def _navigation_for(visit: Visit) -> Sequence[tuple[str, str]]:
 
 
 def json_response(told: JsonObject, status: int = 200) -> Response:
-    """The same for a program."""
+    """A JSON value as a response."""
     return Response(json.dumps(told, ensure_ascii=False), status, dict(HEADERS), "application/json")
 
 
 def static_response(name: str) -> Response:
-    """A file that pages load. Its URL has its mark, so a browser may keep it."""
+    """A file that pages load. Its URL contains its hash, so a browser may cache it."""
     headers = {**HEADERS, "Cache-Control": "private, max-age=86400"}
     return Response(_file(name), 200, headers, f"{STATIC[name]}; charset=utf-8")
 
@@ -140,7 +140,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _shortened(value: JsonValue) -> JsonValue:
-    """A value whose long texts are cut. The JSON of the page has all of them."""
+    """A value with its long texts cut. The JSON of the page has the whole texts."""
     if isinstance(value, dict):
         return {key: _shortened(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -151,7 +151,7 @@ def _shortened(value: JsonValue) -> JsonValue:
 
 
 def _visible(value: Any) -> Any:
-    """A value in a template: hidden characters of a text become escapes, and our own markup stays."""
+    """A value in a template: hidden characters of a text become visible, and our own markup stays."""
     return with_visible_characters(value) if type(value) is str else value
 
 
@@ -168,10 +168,10 @@ def span_words(milliseconds: int) -> str:
 
 
 _SPANS: Final = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
-"""Units of a duration in seconds, each with the next smaller one."""
+"""Units of a duration in seconds, each with the next smaller unit."""
 
 
 def _minute(text: str) -> str:
-    """A timestamp for a person, in UTC; the page gives the exact one beside it."""
+    """A timestamp for a person, in UTC. The page also has the exact timestamp."""
     milliseconds(text)
     return text[:16].replace("T", " ")

@@ -1,6 +1,6 @@
-"""Long lists in pages. A page about several lists shows the beginning of each; a link goes on with one alone. Pure.
+"""Divides long lists into pages. A page with several lists shows the beginning of each, with a link to the rest. Pure.
 
-`part` in the query names the list, and `page` how many of its entries came before.
+`part` in the query names the list, and `page` is the number of entries before the page.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from bridge.http.request_checks import RefusedError
 from bridge.text.jsonvalues import JsonObject
 
 PAGE_SIZE: Final = 50
-"""Entries of one list on a page of its own."""
+"""Entries on a page with one list."""
 
 FIRST_SIZE: Final = 20
-"""Entries of each list on a page about several."""
+"""Entries of each list on a page with several lists."""
 
 _Entry = TypeVar("_Entry")
 
 
 @dataclass(frozen=True)
 class Paging:
-    """What of the lists of one page a visitor asked for."""
+    """The list and the position that a visitor asked for."""
 
     path: str
-    """The page, below the console."""
+    """The path of the page, below the console."""
     part: str = ""
     """The only list on the page; "" shows the beginning of each list."""
     before: int = 0
@@ -39,7 +39,7 @@ class Paging:
 
     @classmethod
     def asked(cls, path: str, query: Mapping[str, str], *kept: str) -> Paging:
-        """What a query asks for. The fields `kept` of it stay in links.
+        """The paging of a query. Links keep the fields `kept`.
 
         Raises:
             RefusedError: 400, there is no such page.
@@ -51,7 +51,7 @@ class Paging:
         return cls(path, query.get("part", ""), int(page), more)
 
     def shows(self, part: str) -> bool:
-        """Whether a list is on the page, or one below it: `face/hidden` is below `face`."""
+        """Whether the page has this list, or a list below it: `face/hidden` is below `face`."""
         return not self.part or self.part == part or self.part.startswith(f"{part}/")
 
     def entries(
@@ -63,14 +63,14 @@ class Paging:
         alone: bool = False,
         size: int = PAGE_SIZE,
     ) -> tuple[list[JsonValue], JsonObject]:
-        """The entries of a list that are shown, and where the others are. `alone` is the only list of its page."""
+        """The shown entries of a list, and links to the others. `alone` says that the page has no other list."""
         total, is_chosen = len(entries), self.part == part
         is_elsewhere = bool(self.part) and not is_chosen
         size = 0 if is_elsewhere else size if is_chosen or alone else min(size, FIRST_SIZE)
         before = self.before if is_chosen else 0
         shown = entries[before : before + size]
         goes_on = not is_elsewhere and before + size < total
-        return [tell(one) for one in shown], {
+        return [tell(entry) for entry in shown], {
             "total": total,
             "before": before,
             "first": self._link(part, 0) if before else None,
@@ -83,4 +83,4 @@ class Paging:
 
 
 _DIGITS: Final = 10
-"""Digits of a page that is looked for."""
+"""`page` must have fewer digits than this."""

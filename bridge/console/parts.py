@@ -1,4 +1,4 @@
-"""The parts of messages and results as a page shows them: each as what it is. Pure."""
+"""Parts of messages and results for a page: as text, table, image, sound, link or file. Pure."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from bridge.translate.content import filename_in, filename_of
 from bridge.translate.extension import ANSWER
 
 IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
-"""What a browser draws and never runs. An SVG is offered as a file."""
+"""Images that contain no scripts. An SVG may contain scripts, so it is offered as a file."""
 
 SOUNDS: Final = frozenset({"audio/wav", "audio/x-wav", "audio/mpeg", "audio/ogg", "audio/webm", "audio/flac"})
 
 _COLUMNS_MOST: Final = 12
 _ROWS_MOST: Final = 200
-"""Of a larger table the page shows its first rows, and the file has all."""
+"""The page shows this many rows; the file has all rows."""
 
 TEXT_MOST: Final = 100_000
-"""Characters of one text that a page shows. The file has all of it."""
+"""The most characters of one text on a page. The file has the whole text."""
 
 _STANDARD: Final = str.maketrans("-_", "+/")
-"""From the other alphabet of base64, which A2A allows."""
+"""From the URL-safe alphabet of base64, which A2A also allows."""
 
 _FILE: Final = "application/octet-stream"
 
 _BLOCKS_MOST: Final = 100
-"""Blocks of one result that a page shows."""
+"""The most blocks of one result on a page."""
 
 _INLINE_MOST: Final = 16 << 20
-"""Characters of all images, sounds and files of one result that a page shows, as base64."""
+"""The most base64 characters of all images, sounds and files of one result on a page."""
 
 _SHORT: Final = 200
-"""Characters of a value that stands in a table's cell."""
+"""The most characters of a table cell."""
 
 
 def places_in(task: Task) -> Iterator[tuple[str, Part]]:
-    """Yield every part of a task with a name for its place, which stays as the task goes on."""
+    """Yield every part of a task with a name for its place, which stays the same while the task goes on."""
     for number, artifact in enumerate(task.artifacts or ()):
         yield from _places(f"a{number}", artifact.parts)
     for number, message in enumerate(task.history or ()):
@@ -73,7 +73,7 @@ def file_of(part: Part) -> tuple[bytes, str, str]:
 
 
 def shown_parts(holder: str, parts: Sequence[Part], link: Callable[[str], str]) -> list[JsonValue]:
-    """The parts as a page shows them. `link` gives the address of the file of a place."""
+    """The parts for a page. `link` gives the URL of the file at a place."""
     return [shown_part(part, link(place)) for place, part in _places(holder, parts)]
 
 
@@ -124,11 +124,12 @@ _ANSWERS: Final[Mapping[str, str]] = {
     "decline": "declined",
     "cancel": "canceled the question",
 }
-"""What a message answers a question with, by the action in its metadata."""
+"""The word for the answer in a message, by the action in its metadata."""
 
 
 def answer_word(message: Message) -> str:
-    """What a message does with a question, in a word; "" if it does not say that. A yes without values allows."""
+    """The word for the answer in a message; "" if it answers no question. An accepted question without values is
+    "allowed"."""
     action = (message.metadata or {}).get(ANSWER)
     if action == "accept" and not any(part.data or part.raw or part.url for part in message.parts):
         is_text = any(part.text for part in message.parts)
@@ -137,7 +138,7 @@ def answer_word(message: Message) -> str:
 
 
 def shown_message(message: Message, holder: str, link: Callable[[str], str]) -> JsonObject:
-    """A message with who said it."""
+    """A message with its sender."""
     return {
         "by": "client" if message.role.value == "ROLE_USER" else "agent",
         "id": message.message_id,
@@ -147,7 +148,7 @@ def shown_message(message: Message, holder: str, link: Callable[[str], str]) -> 
 
 
 def media_headers(kind: str, name: str) -> Mapping[str, str]:
-    """The headers with which a file is sent: shown if a browser only draws or plays it, else saved."""
+    """The headers of a file: the browser shows images and plays sounds, and saves any other file."""
     plain = kind.partition(";")[0].strip().lower()
     if plain in IMAGES | SOUNDS:
         return {"Content-Type": plain}
@@ -159,7 +160,7 @@ def media_headers(kind: str, name: str) -> Mapping[str, str]:
 
 
 def shown_result(result: JsonObject) -> JsonObject:
-    """The result of a tool as a page shows it, and the whole result as JSON in `raw`."""
+    """The result of a tool for a page, with the whole result as JSON in `raw`."""
     return {
         "failed": result.get("isError") is True,
         "parts": _result_parts(result),
@@ -168,7 +169,7 @@ def shown_result(result: JsonObject) -> JsonObject:
 
 
 def _result_parts(result: JsonObject) -> list[JsonValue]:
-    """The blocks and the value of a result, within bounds. The page has the whole result as one file besides."""
+    """The blocks and the value of a result, within limits. The page also has the whole result as a file."""
     content = result.get("content")
     blocks = content if isinstance(content, list) else []
     shown: list[JsonValue] = []
@@ -189,7 +190,7 @@ def _result_parts(result: JsonObject) -> list[JsonValue]:
 
 
 def shown_block(block: JsonValue) -> JsonObject:
-    """A content block as a page shows it; its file comes with it, since the call keeps none."""
+    """A content block for a page. The file is inline, because the bridge keeps no files of a tool call."""
     given = filename_of(block) if isinstance(block, dict) else None
     name = with_visible_characters(given or "")
     match block:
@@ -218,9 +219,9 @@ def _text(text: str) -> JsonObject:
 
 
 def _bounded(value: JsonValue) -> JsonObject:
-    """A value as a table or as JSON. A table has its first rows; other JSON that is long is a text that is cut.
+    """A value as a table or as JSON. A long table has its first rows; other long JSON is cut text.
 
-    All of it is text by now, because a script would change long numbers.
+    All values are text here, because JavaScript would change long numbers.
     """
     match shown_value(value):
         case {"is": "table", "columns": list() as columns, "rows": list() as rows, "left": left}:

@@ -1,7 +1,7 @@
-"""Paths below the console. A segment may hold any name of a tool, whatever stands in it.
+"""Paths below the console. A segment may be any name of a tool, with any characters.
 
-A name is quoted with its slashes, so that it stays one segment. A path that ends with `.json` asks for the JSON of a
-page, so the ending of a name is quoted as well: `/try/devtools/export%2Ejson` is the page of the skill `export.json`,
+The slashes of a name are quoted, so that the name stays one segment. A path that ends with `.json` asks for the JSON of
+a page, so this ending of a name is quoted, too: `/try/devtools/export%2Ejson` is the page of the skill `export.json`,
 and `/try/devtools/export.json` the JSON of the skill `export`.
 """
 
@@ -15,11 +15,11 @@ from starlette.types import Scope
 from bridge.assembly.routes import CONSOLE
 
 JSON_ENDING: Final = ".json"
-"""What the path of a page ends with whose JSON is asked for."""
+"""The ending of a path that asks for the JSON of a page."""
 
 
 def path_of(*segments: str) -> str:
-    """The path of these segments, as it stands in a link."""
+    """The path of these segments, quoted for a link."""
     return "".join(f"/{_quoted(segment)}" for segment in segments)
 
 
@@ -29,8 +29,8 @@ def segments_of(path: str) -> tuple[str, ...]:
 
 
 def asked_path(scope: Scope) -> tuple[str, bool]:
-    """The path below the console that a request asks for, as `path_of` writes it, and whether it asks for the JSON of
-    that page by its ending. Only what is read has such an ending."""
+    """The path of a request below the console, as `path_of` writes it, and whether its ending asks for JSON. Only GET
+    and HEAD have such an ending."""
     raw: bytes | None = scope.get("raw_path")
     sent = (quote(scope["path"]) if raw is None else raw.decode("latin-1")).rstrip("/")
     is_json = sent.endswith(JSON_ENDING) and scope["method"] in ("GET", "HEAD")

@@ -1,4 +1,4 @@
-"""Who may call: principals, issuers and logins, with what each may use. No secret is told, and no digest of one."""
+"""The page of people: principals, issuers and logins, and what each may use. It shows no secret and no hash."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _WAYS: Final = {
 
 
 async def people(bridge: Bridge, visit: Visit) -> JsonObject:
-    """The page, which is for operators."""
+    """The page, for operators only."""
     plan, paging = bridge.plan, Paging.asked("/people", visit.query)
     by_name: dict[str, list[Credential]] = {}
-    for one in plan.credentials:
-        by_name.setdefault(one.principal.name, []).append(one)
+    for credential in plan.credentials:
+        by_name.setdefault(credential.principal.name, []).append(credential)
     told: JsonObject = {"asks": bridge.access.needs_token, "part": paging.part}
     lists = {
         "principals": paging.entries("principals", [*by_name.values()], partial(_principal, bridge)),
@@ -48,22 +48,22 @@ def _principal(bridge: Bridge, own: Sequence[Credential]) -> JsonObject:
     principal = own[0].principal
     return {
         "name": principal.name,
-        "shows": [_way(one) for one in own],
+        "shows": [_way(credential) for credential in own],
         "operator": principal.operator,
         "globs": [*principal.skills],
         "uses": [*_uses(bridge, principal)],
     }
 
 
-def _way(one: Credential) -> str:
-    if one.token.startswith(FORWARDED):
+def _way(credential: Credential) -> str:
+    if credential.token.startswith(FORWARDED):
         return "what a trusted proxy says"
-    known_by = "kept as its hash" if one.sha256 else one.reference
-    return f"{_WAYS[one.scheme]}{f' ({known_by})' if known_by else ''}"
+    known_by = "kept as its hash" if credential.sha256 else credential.reference
+    return f"{_WAYS[credential.scheme]}{f' ({known_by})' if known_by else ''}"
 
 
 def _uses(bridge: Bridge, principal: Principal) -> Iterator[JsonObject]:
-    """How much of each face a principal may use."""
+    """How many skills or tools of each endpoint a principal may use."""
     for agent in bridge.published:
         here = principal.in_face(agent.name)
         ids = [skill.names for skill in agent.agent.published]
@@ -88,7 +88,7 @@ def _issuer(name: str, one: Issuer) -> JsonObject:
 
 
 async def _logins(bridge: Bridge) -> list[JsonObject]:
-    """The logins that people have made at peers, and those that are missing."""
+    """The logins at peers, and the peers that need a login and have none."""
     found: list[JsonObject] = []
     for title, login_config in _login_configs(bridge.plan):
         found += await _logins_at(title, login_config)
@@ -96,7 +96,7 @@ async def _logins(bridge: Bridge) -> list[JsonObject]:
 
 
 def _login_configs(plan: Plan) -> Iterator[tuple[str, LoginConfig]]:
-    """The logins that peers want, with the names of the peers."""
+    """The logins that peers need, with the names of the peers."""
     for key, server in plan.servers.items():
         login_config = server.target.oauth if isinstance(server.target, HttpTarget) else None
         if isinstance(login_config, LoginConfig):

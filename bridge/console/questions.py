@@ -1,6 +1,6 @@
-"""What a task asks, as forms. Pure.
+"""The questions of a task as forms. Pure.
 
-A question is read as the bridge reads it for an MCP host, so a person is asked here what a host would be.
+A question is read as for an MCP host, so that a person here gets the same question as a host.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from bridge.translate.agent_questions import (
 
 
 def asked_of(task: Task, *, may_answer: bool) -> JsonObject:
-    """What a task asks: its words, and its questions as forms for whoever may answer. Nothing for a task that does
-    not wait."""
+    """The question of a task: its text, or its forms for a visitor who may answer. Empty if the task does not wait."""
     if task.status.state not in WAITING:
         return {"may_answer": False, "words": "", "questions": [], "mark": ""}
     questions = questions_in(task) if may_answer else ()
@@ -36,7 +35,7 @@ def asked_of(task: Task, *, may_answer: bool) -> JsonObject:
 
 
 def questions_in(task: Task) -> tuple[AgentQuestion, ...]:
-    """The questions of a task that can be answered here, under keys that last as long as they are open."""
+    """The questions of a task that can be answered here. Their keys stay the same while the questions are open."""
     status = task.status
     return with_lasting_keys(questions_of_agent(status.message, status.state, extension_active=True), status)
 
@@ -46,7 +45,7 @@ def _form(question: AgentQuestion) -> JsonObject:
 
 
 def form_of(key: str, params: JsonObject) -> JsonObject:
-    """An elicitation of MCP as a form."""
+    """An MCP elicitation as a form."""
     mode = "url" if params.get("mode") == "url" else "form"
     asked: JsonObject = {"key": key, "mode": mode, "words": str(params.get("message", ""))}
     if mode == "url":
@@ -67,7 +66,7 @@ def schema_in(params: JsonObject) -> JsonObject:
 
 
 def questions_of_result(result: JsonObject) -> JsonObject | None:
-    """What a tool asks in place of a result: its questions as forms with schemas, and the `state` to send back."""
+    """The questions that a tool returns instead of a result, as forms with schemas, and the `state` to send back."""
     requests, state = result.get("inputRequests"), result.get("requestState")
     if result.get("resultType") != "input_required" or not isinstance(requests, dict):
         return None

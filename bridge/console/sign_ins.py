@@ -1,8 +1,8 @@
-"""Who is in a browser, as a sealed cookie of that browser: the bridge keeps no sessions.
+"""Sessions of browsers, each in a sealed cookie: the bridge stores no sessions.
 
-A session holds the credential that was shown, so that each request is judged by the same verifiers as a call of a
-face: it ends at once when its principal goes, or when its token expires. A browser that has shown nothing has a
-session, too, because every form proves by it that it was shown to this browser.
+A session contains the credential of the sign-in, so that the verifiers check each request as they check a call: the
+session ends at once when its principal is removed, or its token expires. A browser that has not signed in also has a
+session, for the CSRF token of its forms.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from bridge.identity.logins.kept_logins import BegunProof
 from bridge.seal import RecordSeal, SealedRecordError
 
 SESSION_SECONDS: Final = 8 * 3600.0
-"""How long a sign-in counts: a working day."""
+"""How long a sign-in is valid: a working day."""
 
 IDLE_SECONDS: Final = 30 * 60.0
-"""How long a browser may ask for nothing before its sign-in ends."""
+"""How long a browser may be idle before its sign-in ends."""
 
 BEGUN_SECONDS: Final = 600.0
 """How long a person may take at the page of an issuer."""
 
 FRESH_SECONDS: Final = 60.0
-"""How long a cookie is not written again."""
+"""A cookie that is newer than this is not written again."""
 
 COOKIE_BYTES: Final = 4000
 """The longest value of a cookie: browsers drop cookies above 4096 bytes, with their names."""
 
 _ENDED_MOST: Final = 20_000
-"""Sessions that are remembered as ended. The oldest is forgotten first, and browsers have given up the cookie."""
+"""The most ended sessions to remember. The oldest is forgotten first."""
 
 _MARK_DIGITS: Final = 32
 
@@ -44,25 +44,25 @@ _BEGUN: Final = b"begun sign-in"
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSession:
-    """What one browser has shown, and when. Times are in seconds since the epoch."""
+    """The session of one browser. Times are in seconds since the epoch."""
 
     csrf: str = field(repr=False)
     began_at: float
     seen_at: float
     secret: str = field(default="", repr=False)
-    """The credential that was shown; "" before a sign-in."""
+    """The credential of the sign-in; "" before a sign-in, and for a certificate."""
     scheme: Scheme = Scheme.BEARER
     has_signed_in: bool = False
-    """False for a browser that has only looked; a certificate is a sign-in without a secret."""
+    """A sign-in with a certificate has no secret."""
 
     @property
     def mark(self) -> str:
-        """What it is called where one process of the bridge tells another that it has ended."""
+        """The id with which one process of the bridge tells another that the session has ended."""
         return hashlib.sha256(self.csrf.encode()).hexdigest()[:_MARK_DIGITS]
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers in which a call would show the same credential."""
+        """The headers with which a call would send the same credential."""
         if not self.secret:
             return {}
         if self.scheme is Scheme.API_KEY:
@@ -70,27 +70,27 @@ class ConsoleSession:
         return {"authorization": f"Bearer {self.secret}"}
 
     def seconds_left(self, now: float) -> float:
-        """How long it still counts if its browser asks for nothing more."""
+        """How long the session stays valid if its browser sends no more requests."""
         return min(self.began_at + SESSION_SECONDS, self.seen_at + IDLE_SECONDS) - now
 
     def is_over(self, now: float) -> bool:
-        """Whether its time is over."""
+        """Whether the session has expired."""
         return self.seconds_left(now) <= 0
 
     def seen(self, now: float) -> ConsoleSession:
-        """The session of a browser that asks again."""
+        """The session after another request of its browser."""
         return replace(self, seen_at=now)
 
 
 @dataclass(frozen=True, slots=True)
 class BegunSignIn:
-    """A sign-in at an issuer that the issuer has not answered. It counts in the browser that began it."""
+    """A sign-in at an issuer that is not finished. It is valid only in the browser that began it."""
 
     issuer: str
-    """Its name in the configuration."""
+    """The name of the issuer in the configuration."""
     proof: BegunProof
     until: float
-    """Until when it may be answered, in seconds since the epoch."""
+    """When the sign-in expires, in seconds since the epoch."""
 
 
 def new_session(now: float, secret: str = "", scheme: Scheme = Scheme.BEARER) -> ConsoleSession:
@@ -99,10 +99,10 @@ def new_session(now: float, secret: str = "", scheme: Scheme = Scheme.BEARER) ->
 
 
 class SessionSeal:
-    """Sessions, and sign-ins that were begun, to cookies and back."""
+    """Seals sessions and unfinished sign-ins as cookies, and opens them."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
-        """The first key seals, and all of them open."""
+        """The first key seals; all keys open."""
         self._seal = RecordSeal(keys, "console")
 
     def sealed(self, session: ConsoleSession) -> str:
@@ -110,36 +110,36 @@ class SessionSeal:
         return self._seal.seal_json(asdict(session), _SESSION)
 
     def opened(self, cookie: str, now: float) -> ConsoleSession | None:
-        """The session in a cookie; None if there is none that counts."""
+        """The session in a cookie; None if the cookie is invalid or expired."""
         try:
-            said: dict[str, Any] = self._seal.open_json(cookie, _SESSION)
+            values: dict[str, Any] = self._seal.open_json(cookie, _SESSION)
         except SealedRecordError:
             return None
-        session = ConsoleSession(**{**said, "scheme": Scheme(said["scheme"])})
+        session = ConsoleSession(**{**values, "scheme": Scheme(values["scheme"])})
         return None if session.is_over(now) else session
 
     def sealed_begun(self, begun: BegunSignIn) -> str:
-        """A sign-in that an issuer has not answered, as the value of a cookie."""
+        """An unfinished sign-in as the value of a cookie."""
         return self._seal.seal_json(asdict(begun), _BEGUN)
 
     def opened_begun(self, cookie: str, now: float) -> BegunSignIn | None:
-        """The sign-in in a cookie; None if there is none that counts."""
+        """The unfinished sign-in in a cookie; None if the cookie is invalid or expired."""
         try:
-            said: dict[str, Any] = self._seal.open_json(cookie, _BEGUN)
+            values: dict[str, Any] = self._seal.open_json(cookie, _BEGUN)
         except SealedRecordError:
             return None
-        begun = BegunSignIn(said["issuer"], BegunProof(**said["proof"]), said["until"])
+        begun = BegunSignIn(values["issuer"], BegunProof(**values["proof"]), values["until"])
         return begun if now < begun.until else None
 
 
 class EndedSessions:
-    """Sessions that were ended by a sign-out before their time, so that a copy of the cookie is of no use."""
+    """Sessions that a sign-out has ended early, so that a copy of the cookie is useless."""
 
     def __init__(self) -> None:
         self._until: dict[str, float] = {}
 
     def end(self, mark: str, now: float) -> None:
-        """Let the session with this mark count no more, here or at another process."""
+        """End the session with this mark."""
         self._until = {one: until for one, until in self._until.items() if until > now and one != mark}
         self._until[mark] = now + SESSION_SECONDS
         if len(self._until) > _ENDED_MOST:

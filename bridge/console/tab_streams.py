@@ -1,8 +1,8 @@
-"""What every stream to an open tab has, whatever it tells.
+"""Streams to open tabs: their number, their end, and the rights of their visitors.
 
-What it tells was chosen by the rights that its visitor had when it was opened. So it ends as soon as the visitor is
-another one, has other rights, has signed out, or its sign-in is over; nothing is sent before that is known. It ends as
-well when the tab takes nothing in: then its place is for another one.
+A stream is opened with the rights that its visitor has then. It ends as soon as the visitor or the rights change, the
+visitor signs out, or the sign-in expires; this is checked before each message. It also ends if the tab reads nothing,
+so that another tab gets its place.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from bridge.identity.callers.principals import Principal
 from bridge.identity.callers.verifiers import Access
 
 STREAMS_OF_ONE: Final = 100
-"""Open streams of one principal. A tab beyond that shows its page without news, and follows no call."""
+"""The most open streams of one principal. A further tab shows its page without news, and follows no call."""
 
 STREAMS_MOST: Final = 1000
-"""Open streams of all. Ten principals have to work together to take the places of the others."""
+"""The most open streams of all principals. It takes ten principals to use all of them."""
 
 _JUDGE_SECONDS: Final = 15.0
-"""Between judgements of a visitor: an issuer that is asked about a token does not tell when it takes it back."""
+"""The interval of checks of a visitor: an issuer does not tell when it revokes an introspected token."""
 
 _STALL_SECONDS: Final = 30.0
-"""How long one write may wait for a tab that takes nothing in."""
+"""How long one write may wait for a tab that reads nothing."""
 
 _LAST_SECONDS: Final = 2.0
-"""The same for the end of a stream, which nobody has to read."""
+"""How long the last write of a stream may wait."""
 
 
 @dataclass
@@ -44,16 +44,16 @@ class TabStreams:
 
     access: Access
     principal_of: Callable[[Visit], Awaitable[Principal | None]]
-    """Who a visitor is now; None once it may no longer see anything. RefusedError: that cannot be judged now."""
+    """The current principal of a visitor; None if the sign-in is not valid. RefusedError: it cannot be checked."""
     open: set[TabStream] = field(default_factory=set)
 
     def take(self, visit: Visit) -> TabStream:
         """A stream for the tab of a visitor.
 
         Raises:
-            RefusedError: 503, there are too many, of this visitor or of all.
+            RefusedError: 503, this visitor or all visitors have too many streams.
         """
-        own = sum(1 for one in self.open if one.visit.principal == visit.principal)
+        own = sum(1 for stream in self.open if stream.visit.principal == visit.principal)
         if own >= STREAMS_OF_ONE:
             raise RefusedError(503, "You have too many pages open", {"Retry-After": "30"})
         if len(self.open) >= STREAMS_MOST:
@@ -76,16 +76,16 @@ class TabStream:
         self._sending = anyio.Lock()
         self._scope = anyio.CancelScope()
         self._judged_at: int | None = None
-        """`Access.changes` when the visitor was judged last; None before."""
+        """`Access.changes` at the last check of the visitor; None before the first."""
 
     def end(self) -> None:
-        """Tell nothing more."""
+        """End the stream."""
         self._scope.cancel()
 
     @asynccontextmanager
     async def held(self, receive: Receive, send: Send) -> AsyncIterator[anyio.abc.TaskGroup]:
-        """Answer a request with this stream while the context is open. When the tab is closed, or the stream has to
-        end, the body of the context is cancelled, with the group that it yields."""
+        """Answer a request with this stream while the context is open. When the tab is closed or the stream has to end,
+        the body of the context is cancelled, with the task group that it yields."""
         raw = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
         raw += [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
         self._streams.open.add(self)
@@ -94,17 +94,19 @@ class TabStream:
             await send({"type": "http.response.start", "status": 200, "headers": raw})
             with self._scope:
                 async with anyio.create_task_group() as group:
-                    group.start_soon(self._until_let_go)
+                    group.start_soon(self._until_refused)
                     group.start_soon(self._until_closed, receive)
                     yield group
                     group.cancel_scope.cancel()
-            with anyio.move_on_after(_LAST_SECONDS):  # without it the server closes the connection
+            with anyio.move_on_after(
+                _LAST_SECONDS
+            ):  # without a last message, the server closes the connection
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             self._streams.open.discard(self)
 
     async def send(self, send: Send, body: bytes) -> None:
-        """Send a frame to the tab, if its visitor may still have it."""
+        """Send a frame to the tab, if its visitor still has the same rights."""
         async with self._sending:
             if self._judged_at != self._streams.access.changes and not await self._is_let_in():
                 self.end()
@@ -114,7 +116,7 @@ class TabStream:
             if patience.cancelled_caught:
                 self.end()
 
-    async def _until_let_go(self) -> None:
+    async def _until_refused(self) -> None:
         while True:
             changed = self._streams.access.changed.next
             if not await self._is_let_in():
@@ -129,12 +131,12 @@ class TabStream:
         self.end()
 
     async def _is_let_in(self) -> bool:
-        """Whether the visitor is the one for whom the stream was opened, with the same rights."""
+        """Whether the visitor still has the principal and the rights with which the stream was opened."""
         while True:
             changes = self._streams.access.changes
             try:
                 now = await self._streams.principal_of(self.visit)
-            except RefusedError:  # it cannot be judged now: the tab asks anew
+            except RefusedError:  # it cannot be checked now: the tab opens a new stream
                 return False
             if now is None or now != self.visit.principal:
                 return False

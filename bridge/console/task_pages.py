@@ -1,4 +1,4 @@
-"""The tasks: a list that can be searched, and a page for each, with what happened to it, and both protocols."""
+"""The searchable list of tasks, and the page of each task: its timeline, and the task in both protocols."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from bridge.translate.message_to_call import SkillCall
 from bridge.translate.result import result_from_task
 
 PAGE_SIZE: Final = 50
-"""Tasks of one agent on a page."""
+"""Tasks on a page of one agent."""
 
 _FIRST_SIZE: Final = 10
-"""Tasks of each agent, on the page with all agents."""
+"""Tasks of each agent on the page of all agents."""
 
 _LOOKED_AT: Final = 1000
-"""Tasks that one search for a skill looks at."""
+"""The most tasks that one search for a skill or principal reads."""
 
 _LINE: Final = 200
-"""Characters of the words of a task in a list."""
+"""The most characters of a task's text in a list."""
 
 _ASKED: Final = ("agent", "state", "skill", "context", "principal")
-"""What tasks are searched by. A principal is searched for by operators, who see the tasks of all."""
+"""The search fields. Only operators search by principal, because they see the tasks of all."""
 
 _LOOKED_FOR: Final = {"skill": "skill", "principal": "owner"}
-"""What no store can search by, and its field in a line of the list."""
+"""The search fields that no store supports, each with its field in a line of the list."""
 
 _STATES: Final = {state.word: state for state in TaskState}
 
@@ -57,7 +57,7 @@ _MOMENTS: Final = {
 
 
 async def task_list(bridge: Bridge, visit: Visit) -> JsonObject:
-    """The page of the list. The query may name what is in `_ASKED`, and a page."""
+    """The page of the list. The query may have the fields in `_ASKED`, and `page`."""
     asked = {name: visit.query.get(name, "").strip() for name in _ASKED}
     if asked["state"] and asked["state"] not in _STATES:
         raise RefusedError(400, "There is no such state")
@@ -76,7 +76,7 @@ async def task_list(bridge: Bridge, visit: Visit) -> JsonObject:
 
 
 async def _listed(one: AgentOperations, asked: Mapping[str, str], visit: Visit, size: int) -> JsonObject:
-    """The tasks of one agent. A search for a skill or a principal looks at a bounded number of tasks, and says so."""
+    """The tasks of one agent. A search by skill or principal reads a limited number of tasks, and shows the number."""
     token, looked, total = visit.query.get("page", "") if asked["agent"] else "", 0, 0
     looks = any(asked[key] for key in _LOOKED_FOR)
     rows: list[JsonObject] = []
@@ -129,7 +129,7 @@ def row_of(task: Task, one: AgentOperations) -> JsonObject:
 
 
 def _took_ms(task: Task) -> int | None:
-    """How long a task took until its end, or has taken so far; None when nobody wrote down when it began."""
+    """How long a task took until its end, or has taken so far; None if its beginning is not recorded."""
     began = next((one.at_ms for one in timeline_of(task).moments if one.at_ms is not None), None)
     if began is None or not task.status.timestamp:
         return None
@@ -139,7 +139,7 @@ def _took_ms(task: Task) -> int | None:
 
 
 def _says(task: Task) -> str:
-    """The line of a task in a list: how far it is, what it asks, or why it did not succeed. Nothing for a success."""
+    """The text of a task in a list: its progress, its question, or why it failed; "" for a completed task."""
     if task.status.state is TaskState.COMPLETED:
         return ""
     message = task.status.message
@@ -149,7 +149,7 @@ def _says(task: Task) -> str:
 
 
 def _numbers_of(task: Task) -> str:
-    """How far a task at work is, in numbers; "" if its tool has reported none."""
+    """The progress of a working task in numbers; "" if its tool reports none."""
     if task.status.state is not TaskState.WORKING:
         return ""
     return progress_words((task.metadata or {}).get(PROGRESS))
@@ -161,7 +161,7 @@ def path_of_task(agent: str, task_id: str) -> str:
 
 
 def skill_of(task: Task, agent: ToolsAgent) -> str:
-    """The skill of a task, as its metadata names it or its first message means it; "" if neither does."""
+    """The skill of a task, from its metadata or its first message; "" if neither names a skill."""
     for metadata in (task.metadata, *(one.metadata for one in task.artifacts or ())):
         if isinstance(named := (metadata or {}).get(SKILL), str):
             return named
@@ -170,7 +170,7 @@ def skill_of(task: Task, agent: ToolsAgent) -> str:
 
 
 def call_of(task: Task, agent: ToolsAgent) -> SkillCall | None:
-    """The call that the first message of a task means; None if it means none that is served now."""
+    """The call in the first message of a task; None if the message calls no skill that is served now."""
     first = next((message for message in task.history or () if message.role is Role.USER), None)
     return None if first is None else agent.call_meant(first)
 
@@ -210,7 +210,7 @@ async def task_page(bridge: Bridge, visit: Visit, name: str, task_id: str) -> Js
 
 
 def answers_in(task: Task) -> dict[str, str]:
-    """What the client's messages answer questions with, in a word, by their ids."""
+    """The words for the answers in a client's messages, by message id."""
     found = {one.message_id: answer_word(one) for one in task.history or () if one.role is Role.USER}
     return {message_id: word for message_id, word in found.items() if word}
 
@@ -237,7 +237,7 @@ def _moment(moment: Moment, answers: Mapping[str, str]) -> JsonObject:
 
 
 def _as_mcp(task: Task, agent: ToolsAgent) -> JsonObject:
-    """The same task as MCP has it: the call that its first message means, and its result. What is not known is null."""
+    """The task in MCP: the call of its first message, and its result. An unknown value is null."""
     call = call_of(task, agent)
     skills = {skill.id: skill for skill in agent.published}
     request: JsonObject | None = None
