@@ -1,1 +1,1 @@
-"""The audit: a file of lines that tell who did what, each chained to the one before by its hash."""
+"""The audit: a file of lines that record who did what. Each line holds the hash of the line before."""

@@ -1,4 +1,4 @@
-"""Lines that are written at once: each behind the one before, and the first with what was lost before it. Pure."""
+"""Audit lines that are written together. The first line also reports the lines lost before it. Pure."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ class AuditWriteError(OwnError):
     """Lines could not be written; `str()` says why."""
 
     def __init__(self, words: str, numbers: Sequence[int] = ()) -> None:
-        """`numbers` are those of the lines that were written before it, and cannot be taken back."""
+        """`numbers` are the numbers of the lines that were written before the fault and cannot be taken back."""
         super().__init__(words)
         self.numbers = tuple(numbers)
 
 
 @dataclass(frozen=True, slots=True)
 class SealedBatch:
-    """Lines that are about to be written."""
+    """Lines of the chain, ready to be written."""
 
     lines: tuple[bytes, ...]
-    """Each with its end."""
+    """The lines, each with its newline."""
     heads: tuple[ChainHead, ...]
-    """The head that each line makes."""
+    """The head of the chain after each line."""
 
     @property
     def numbers(self) -> list[int]:
@@ -35,18 +35,19 @@ class SealedBatch:
 
     @property
     def head(self) -> ChainHead:
-        """The head behind the last line."""
+        """The head of the chain after the last line."""
         return self.heads[-1]
 
     def text(self, *, after_fragment: bool) -> bytes:
-        """The lines as they are written, behind a fragment that has no end of its own or not."""
+        """The bytes to write. `after_fragment` ends a fragment without a newline before them."""
         return (b"\n" if after_fragment else b"") + b"".join(self.lines)
 
 
 def sealed_batch(
     entries: Sequence[JsonObject], before: ChainHead, *, lost: int = 0, torn_bytes: int = 0
 ) -> SealedBatch:
-    """The lines of entries behind another line. The first tells what was lost before it, and of a fragment."""
+    """The lines for entries, chained to `before`. The first line also reports `lost` lines and `torn_bytes` of a
+    fragment before it."""
     lines, heads, head = [], [], before
     told = {"lost": lost, "torn_bytes": torn_bytes}
     marks: JsonObject = {name: count for name, count in told.items() if count}

@@ -1,8 +1,8 @@
 """The lines of an audit, and the chain between them. Pure.
 
-A line is a JSON object in the form of RFC 8785, so that it has one spelling. `seq` counts the lines, `prev` is the hash
-of the line before, and `hash` is the SHA-256 of the line without `hash`. Whoever edits, removes, adds or swaps a line
-breaks the chain behind it. A cut tail breaks nothing: only a head that was kept elsewhere shows it.
+A line is a JSON object in the canonical form of RFC 8785. `seq` counts the lines, `prev` is the hash of the line
+before, and `hash` is the SHA-256 of the line without `hash`. Editing, removing, adding or swapping a line breaks the
+chain after it. Cutting off the tail breaks nothing: only a head that was kept elsewhere reveals it.
 
 Spec: RFC 8785; FIPS 180-4.
 """
@@ -23,20 +23,20 @@ NO_HASH: Final = "0" * 64
 """`prev` of the first line of a chain."""
 
 TEXT_CHARACTERS: Final = 512
-"""Characters of one text in a line: names and ids are shorter, and what a client chose may be of any length."""
+"""The longest text in a line, in characters. Names and ids are shorter, but texts from clients may have any length."""
 
 LINE_BYTES: Final = 64 * 1024
-"""More than any line has: some twenty texts, each character escaped."""
+"""An upper bound for a line: some twenty texts with every character escaped."""
 
 _CUT: Final = "..."
 
 
 class NotALineError(ValueError):
-    """A line is none of an audit, or was changed; `str()` says how."""
+    """A text is no line of an audit, or a changed line; `str()` says how."""
 
 
 class ChangedLineError(NotALineError):
-    """A line is whole, and not as it was written."""
+    """A line is complete, but differs from what was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ class ChainHead:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read what `str()` gives.
+        """Parse the result of `str()`.
 
         Raises:
-            ValueError: it is not a head.
+            ValueError: the text is not a head.
         """
         number, _, digest = text.partition(":")
         if not number.isascii() or not number.isdigit() or len(digest) != len(NO_HASH):
@@ -64,7 +64,7 @@ class ChainHead:
 
 @dataclass(frozen=True, slots=True)
 class AuditLine:
-    """One line, whose own hash is right."""
+    """A line whose own hash is right."""
 
     entry: JsonObject
     prev: str
@@ -72,7 +72,7 @@ class AuditLine:
 
 
 def sealed(entry: JsonObject, before: ChainHead) -> tuple[bytes, ChainHead]:
-    """The line that tells of an entry behind another line, without its end, and the head that it makes."""
+    """The line for an entry, chained to `before` and without a newline; and the head of the chain after it."""
     told: JsonObject = {key: _bounded(value) for key, value in entry.items()}
     told |= {"seq": before.seq + 1, "prev": before.hash}
     head = ChainHead(before.seq + 1, _hash(told))
@@ -80,11 +80,11 @@ def sealed(entry: JsonObject, before: ChainHead) -> tuple[bytes, ChainHead]:
 
 
 def line_from(text: bytes) -> AuditLine:
-    """Read a line without its end.
+    """Parse a line without its newline.
 
     Raises:
-        NotALineError: it is not JSON, as a fragment of a line is not.
-        ChangedLineError: it is not a line of an audit, or its own hash is not that of what it says.
+        NotALineError: the text is not JSON, for example a fragment of a line.
+        ChangedLineError: the text is not a line of an audit, or its hash does not match its content.
     """
     try:
         told = json.loads(text)
@@ -97,7 +97,7 @@ def line_from(text: bytes) -> AuditLine:
             raise ChangedLineError("is not a line of an audit")
     try:
         is_right = _hash(entry) == digest and _text(told) == text
-    except (rfc8785.CanonicalizationError, UnicodeEncodeError) as exc:  # the latter for half a pair in a key
+    except (rfc8785.CanonicalizationError, UnicodeEncodeError) as exc:  # a key has half a surrogate pair
         raise ChangedLineError("holds what an audit does not write") from exc
     if not is_right:
         raise ChangedLineError("was changed: its hash is not that of what it says")
@@ -109,12 +109,12 @@ def _hash(entry: JsonObject) -> str:
 
 
 def _text(entry: JsonObject) -> bytes:
-    values: Any = entry  # the package has a name of its own for JSON
+    values: Any = entry  # rfc8785 has its own type for JSON
     return rfc8785.dumps(values)
 
 
 def _bounded(value: JsonValue) -> JsonValue:
-    """A value that RFC 8785 can write: no half of a surrogate pair, and no text without an end."""
+    """A value that RFC 8785 can write, with texts cut to the longest length and without halves of surrogate pairs."""
     if not isinstance(value, str):
         return value
     text = value.encode(errors="replace").decode()

@@ -1,13 +1,13 @@
-"""Writes the chain of one process to its file, and survives what happens to a file: a full disk, a kill, a rotation.
+"""Writes the chain of a process to its file, and survives a full disk, a kill and a rotation of the file.
 
-A chain goes on from process to process, since each begins with the hash of the last line that it finds. Lines are only
-added. What could not be written is counted in the next line. A fragment that a killed process or a full disk left at
-the end stays, and the next line says how long it is, also where that line is the first of the next file.
+The chain continues across processes: each process begins with the hash of the last line that it finds. Lines are only
+added. The next line counts lines that could not be written. A fragment that a killed process or a full disk left at the
+end stays, and the next line reports its length, also if that line is the first of the next file.
 
-Other programs may move the file, empty it after they have copied it (logrotate's `copytruncate`), or put another one in
-its place. So before each line it is looked at what is there.
+Other programs may move the file, truncate it after copying it (logrotate's `copytruncate`), or replace it. So the file
+is checked before each write.
 
-All methods wait for the disk; they are called in a thread.
+All methods wait for the disk; call them in a thread.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ _OPEN: Final = (
     | getattr(os, "O_BINARY", 0)
 )
 _SEQ_DIGITS: Final = 12
-"""Digits of the number in the name of a rotated file, so that names sort as numbers do."""
+"""The digits of the number in the name of a rotated file, so that the names sort by number."""
 
 _TAIL_BYTES: Final = 4 * LINE_BYTES
-"""What is read of the end of a file: a line and the fragments behind it."""
+"""The bytes that are read from the end of a file: a line and the fragments after it."""
 
 _sync: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
 
 
 class AuditFile:
-    """A file that this process alone adds lines to. Enter it before anything is written."""
+    """An audit file to which only this process adds lines. Enter it before writing."""
 
     def __init__(self, path: Path, rotate_bytes: int) -> None:
-        """Open nothing yet. The file is rotated when it has grown beyond `rotate_bytes`."""
+        """Open nothing yet. The file is rotated when it has reached `rotate_bytes`."""
         self.path = path
         self._rotate_bytes = rotate_bytes
         self._stack = ExitStack()
@@ -63,10 +63,10 @@ class AuditFile:
         """The last line that was written."""
 
     def __enter__(self) -> Self:
-        """Own the file, and find the last line in it.
+        """Lock the file, and find its last line.
 
         Raises:
-            UsageError: another process writes it, it is not an audit, or it cannot be opened or kept private.
+            UsageError: another process writes the file, it is not an audit, or it cannot be opened or kept private.
         """
         try:
             private_folder(self.path.parent)
@@ -94,17 +94,18 @@ class AuditFile:
         self._close()
 
     def append(self, entries: Sequence[JsonObject], *, lasting: bool, lost: int = 0) -> list[int]:
-        """Write lines, all or none, and return their numbers. `lasting` ones are on the disk afterwards.
+        """Write all lines or none, and return their numbers. With `lasting` they are on the disk afterwards.
 
-        `lost` is how many lines could not be written before, which the first one tells.
+        `lost` is the number of lines that could not be written before. The first line reports it.
 
         Raises:
-            AuditWriteError: they could not be written.
+            AuditWriteError: the lines could not be written.
         """
         try:
             self._follow_the_name()
             self._notice_changes()
-            if self._size >= self._rotate_bytes and not self._torn_bytes:  # a fragment is closed where it is
+            # The line after a fragment goes into the same file.
+            if self._size >= self._rotate_bytes and not self._torn_bytes:
                 self._rotate()
             return self._write(entries, lasting=lasting, lost=lost)
         except OSError as exc:
@@ -127,9 +128,9 @@ class AuditFile:
         return batch.numbers
 
     def _take_back(self) -> None:
-        """Remove what was written of lines that are lost. What cannot be removed is a fragment, or a line."""
+        """Remove the bytes of a failed write. Bytes that cannot be removed are a fragment, or complete lines."""
         with suppress(OSError):
-            # Another program may have emptied the file meanwhile: to make it longer would fill it with zeros.
+            # Another program may have truncated the file meanwhile: ftruncate would extend it with zeros.
             if os.fstat(self._descriptor).st_size > self._size:
                 os.ftruncate(self._descriptor, self._size)
         with suppress(OSError):
@@ -142,12 +143,12 @@ class AuditFile:
                 self.head = last.head
 
     def _notice_changes(self) -> None:
-        """Go on in a file that another program has emptied, or added to. Nobody vouches for what it has added."""
+        """Continue in a file that another program has truncated or appended to. Its additions are not vouched for."""
         size = os.fstat(self._descriptor).st_size
         if size != self._size:
             self._size = size
             self._last_line()
-            if size:  # what another program has taken away whole is in the copy that it made
+            if size:  # an emptied file was copied before, and the copy holds the fragment
                 self._torn_bytes = 0
 
     def _follow_the_name(self) -> None:
@@ -158,7 +159,7 @@ class AuditFile:
         self._begin_file()
 
     def _rotate(self) -> None:
-        """Give the file a name of its own, which no file has, and go on in a new one."""
+        """Rename the file to a new name, and continue in a new file."""
         self._close()  # Windows renames no open file
         name = f"{self.path.name}.{self.head.seq:0{_SEQ_DIGITS}d}"
         names = (self.path.with_name(name if not again else f"{name}-{again}") for again in count())
@@ -166,17 +167,17 @@ class AuditFile:
         self._begin_file()
 
     def _begin_file(self) -> None:
-        """Go on in a new file. In one that another program has put there, the chain goes on as well."""
+        """Continue the chain in a new file, or in a file that another program has put there."""
         self._close()
         self._take_up()
         self._size = os.fstat(self._descriptor).st_size
         if self._size:
             self._torn_bytes = self._last_line()[1]
-        else:  # a fragment at the end of the file before is told here
+        else:  # the first line here reports a fragment at the end of the file before
             self._lacks_end = False
 
     def _take_up(self) -> None:
-        """Open the file for its owner alone. It is in its folder afterwards, whatever happens to the machine."""
+        """Open the file with access for its owner only. Afterwards it survives a crash of the machine."""
         self._descriptor = os.open(self.path, _OPEN, 0o600)
         try:
             if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
@@ -207,15 +208,15 @@ class AuditFile:
             raise
 
     def _last_line(self) -> tuple[AuditLine | None, int]:
-        """The last whole line, and the bytes behind it that are none."""
+        """The last complete line, and the number of bytes after it that are no line."""
         text = _tail_of(self.path)
         self._lacks_end = bool(text) and not text.endswith(b"\n")
         return _last_in(text)
 
     def _go_on_from_a_moved_file(self) -> None:
-        """Go on behind the last line in the files beside, whoever moved them there, when this file has none.
+        """Continue after the last line of the rotated files beside, because this file has no line.
 
-        A process that was killed may have left a fragment there, too.
+        They may also end with the fragment of a killed process.
         """
         for path in self.path.parent.glob(f"{escape(self.path.name)}[-._]*"):
             with suppress(OSError):
@@ -231,11 +232,11 @@ class AuditFile:
 
 
 def last_head(path: Path) -> ChainHead:
-    """The head of a file, from its last whole line.
+    """The head of the chain in a file, from its last complete line.
 
     Raises:
-        NotALineError: none of its last lines is one of an audit.
-        OSError: it cannot be read.
+        NotALineError: none of the last lines belongs to an audit.
+        OSError: the file cannot be read.
     """
     last, _ = _last_in(_tail_of(path))
     if last is None:
@@ -250,7 +251,7 @@ def _tail_of(path: Path) -> bytes:
 
 
 def _last_in(text: bytes) -> tuple[AuditLine | None, int]:
-    """The last whole line in the end of a file, and the bytes behind it that are none."""
+    """The last complete line in the tail of a file, and the number of bytes after it that are no line."""
     lines = text.removesuffix(b"\n").split(b"\n") if text else []
     for place in range(len(lines) - 1, -1, -1):
         with suppress(NotALineError):

@@ -1,9 +1,9 @@
-"""Brings lines to the chain without making a call wait, or with a wait where the call must not go on without its line.
+"""Queues lines for the chain. A call does not wait, unless it must not continue without its line.
 
-One loop writes. Whatever has come while it wrote goes into the next batch, so that many calls share one wait for the
-disk. While nothing can be written the loop tries again by itself, so that a bridge that refuses calls notices the end.
+One loop writes. Lines that arrive during a write go into the next batch, so that many calls share one wait for the
+disk. During an outage the loop retries by itself, so that a bridge that refuses calls notices the end of the outage.
 
-A disk or a reader may also take nothing and say nothing. So every wait has an end: that of a call, and that of the
+A disk or a reader may also hang without an error. So every wait is bounded: the wait of a call, and the wait of the
 bridge when it stops.
 """
 
@@ -30,48 +30,49 @@ from bridge.text.jsonvalues import JsonObject
 logger = logging.getLogger(__name__)
 
 _QUEUED_MOST: Final = 10_000
-"""Lines that wait for a slow disk: some MB. Further ones are lost, and counted."""
+"""The most lines that wait for a slow disk: some MB. Further lines are lost, and counted."""
 
 _AGAIN_SECONDS: Final = 1.0
-"""Between two tries to write while nothing can be written."""
+"""The pause between two attempts to write during an outage."""
 
 _UNLISTED: Final = "unlisted"
-"""The field that counts refusals without a line of their own. It goes on to the next line when its line is lost."""
+"""The field that counts refusals without their own line. If its line is lost, the next line carries the count."""
 
 STALLED_SECONDS: Final = 30.0
-"""How long a call waits for its line, and how long a write may take until nothing counts as written any more. A disk
-that is only busy is faster."""
+"""How long a call waits for its line, and how long a write may take until the audit counts as away. A disk that is only
+busy is faster."""
 
 CLOSE_SECONDS: Final = 10.0
-"""How long a bridge that stops waits for the last lines, as for its stores."""
+"""How long a stopping bridge waits for the last lines."""
 
 
 class ChainWriter(Protocol):
-    """What a chain is written to."""
+    """The target of a chain: a file or a stream."""
 
     head: ChainHead
 
     def append(self, entries: Sequence[JsonObject], *, lasting: bool, lost: int = 0) -> list[int]:
-        """Write all lines or none, and return their numbers. The first line says how many lines were lost before it.
+        """Write all lines or none, and return their numbers. The first line reports the `lost` lines before it.
 
         Raises:
-            AuditWriteError: they could not be written.
+            AuditWriteError: the lines could not be written.
         """
         ...
 
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A line, and who waits for it."""
+    """A line in the queue."""
 
     entry: JsonObject
     written: anyio.Event | None = None
+    """Set when the line is written or lost; None if no call waits for it."""
     seq: int = 0
-    """Its number; 0 while it is not written."""
+    """Its number; 0 until it is written."""
 
 
 class AuditJournal:
-    """Writes the lines of one process."""
+    """Writes the audit lines of a process."""
 
     def __init__(
         self,
@@ -87,25 +88,25 @@ class AuditJournal:
         self._come = Signal()
         self._lost = 0
         self._unlisted = 0
-        """How many refusals without a line of their own were told by lines that are lost."""
+        """The number of refusals that lost lines would have counted."""
         self._is_closing = False
         self._fault: str | None = None
         self._writing_since: float | None = None
         self.lost_lines = 0
-        """How many lines this process could not write."""
+        """The number of lines that this process could not write."""
         self.is_stuck = False
-        """Whether a write is under way that has been given up. Its writer must not be closed."""
+        """Whether a hanging write was abandoned. Its writer must not be closed then."""
 
     @property
     def fault(self) -> str | None:
-        """Why nothing can be written at the moment; None while it can."""
+        """Why no line can be written now; None if lines can be written."""
         since = self._writing_since
         if self._fault is None and since is not None and time.monotonic() - since >= self._stalled_seconds:
             return f"the audit has not been written for {self._stalled_seconds:g} s: its disk takes nothing"
         return self._fault
 
     def note(self, entry: JsonObject) -> None:
-        """Have a line written soon. What cannot be written is counted in the next line."""
+        """Queue a line. If it cannot be written, the next line counts it."""
         if len(self._queue) >= _QUEUED_MOST:
             self._lose([entry])
             return
@@ -113,10 +114,10 @@ class AuditJournal:
         self._come.tell()
 
     async def commit(self, entry: JsonObject) -> int:
-        """Wait until a line is on the disk, and return its number. Cancelled, this withdraws a line that waits still.
+        """Wait until a line is on the disk, and return its number. A cancellation withdraws a line that still waits.
 
         Raises:
-            AuditAwayError: it cannot be written, or not in time.
+            AuditAwayError: the line cannot be written in time.
         """
         if self.fault is not None or len(self._queue) >= _QUEUED_MOST:
             raise AuditAwayError(self.fault or "the audit waits for a slow disk")
@@ -129,7 +130,7 @@ class AuditJournal:
                 await waiting.written.wait()
         finally:
             if not waiting.seq:
-                with suppress(ValueError):  # what is being written stays
+                with suppress(ValueError):  # a line that is being written is no longer in the queue
                     self._queue.remove(waiting)
         if not waiting.seq:
             raise AuditAwayError("the audit could not be written in time")
@@ -137,7 +138,7 @@ class AuditJournal:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Write while the context is open, and what is left when it ends, as far as that is possible in time."""
+        """Write while the context is open. At its end, write the remaining lines, within `close_seconds`."""
         scope = anyio.CancelScope(shield=True)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._run, scope)
@@ -149,7 +150,7 @@ class AuditJournal:
                 self._come.tell()
 
     async def _run(self, scope: anyio.CancelScope) -> None:
-        # It ends by `_is_closing`, after the last line.
+        # The loop ends through `_is_closing`, after the last line.
         thread: DiskThread[list[int]] = DiskThread("audit")
         with scope:
             while self._queue or not self._is_closing:
@@ -184,7 +185,7 @@ class AuditJournal:
             self._tell_of(None)
         finally:
             self._writing_since = None
-            if numbers:  # the first line has told what was lost before it
+            if numbers:  # the first written line has reported the lost lines
                 self._lost -= lost
                 self._unlisted -= unlisted
             self._lose([one.entry for one in batch[len(numbers) :]])
@@ -198,7 +199,7 @@ class AuditJournal:
         self._unlisted += sum(map(_unlisted_in, entries))
 
     def _tell_of(self, fault: str | None) -> None:
-        """Log once that nothing can be written, and once that it can be again."""
+        """Log the start of an outage once, and its end once."""
         if fault is not None and self._fault is None:
             logger.error("%s", fault)
         elif fault is None and self._fault is not None:
@@ -212,7 +213,7 @@ def _unlisted_in(entry: JsonObject) -> int:
 
 
 def _let_go(lines: Iterable[_Waiting]) -> None:
-    """Let those go on who wait for these lines."""
+    """Wake the calls that wait for these lines."""
     for one in lines:
         if one.written is not None:
             one.written.set()

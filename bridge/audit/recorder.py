@@ -1,11 +1,11 @@
-"""What an audit tells of hops: who asked whom for what, what was decided, and how it went. Never what was said.
+"""Turns hops into audit lines: who asked whom for what, the decision and the outcome. Never the content of messages.
 
-A request of a face has a line once it has been answered: a call, an answer, a cancellation, a webhook, and whatever was
-refused because of who asked. A request to a peer has one too, since a call may be answered before its work is done. A
-principal has one when it is first seen with its credential. Requests that only read have none, unless an operator reads
-the tasks of somebody else.
+A request to an endpoint gets a line when it has been answered: a call, an answer, a cancellation, a webhook, and every
+request refused because of its sender. A request to a peer gets a line too, because a call may be answered before its
+work is done. A principal gets a line when its credential is first seen. Requests that only read get none, unless an
+operator reads the tasks of somebody else.
 
-Anybody can have requests refused, so there is a bound for the lines of those whose sender is not known.
+Anybody can send requests that are refused, so the lines about unknown senders are bounded.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _REFUSED: Final = "refused"
 _READ: Final = "read"
 
 _ELICIT: Final = "elicitation/create"
-"""The answer of a host to a question of its open call names the method of the question."""
+"""The method of a question in an open call. The line about the host's answer names it."""
 
 _EVENTS: Final[Mapping[str, str]] = {
     "SendMessage": _CALL,
@@ -50,33 +50,33 @@ _EVENTS: Final[Mapping[str, str]] = {
     "CreateTaskPushNotificationConfig": "webhook_added",
     "DeleteTaskPushNotificationConfig": "webhook_removed",
 }
-"""The methods that have a line, and the event that each is."""
+"""The methods that get a line, and the event of each."""
 
 _OWN_TOOLS: Final[Mapping[str, str]] = {"task_reply": _ANSWER, "task_cancel": _CANCEL}
-"""Tools of the bridge's own MCP server that are more than a call."""
+"""The bridge's own MCP tools whose calls are another event than `call`."""
 
 _NOT_ADMITTED: Final = frozenset(
     {"UNAUTHENTICATED", "FORBIDDEN", "MISDIRECTED", "HTTP_400", "HTTP_401", "HTTP_403", "HTTP_421"}
 )
-"""Errors of a request that was refused because of who sent it, whatever it asked for."""
+"""The errors of requests that were refused because of their sender."""
 
 _READS: Final = frozenset({"GetTask", "ListTasks", "SubscribeToTask"})
-"""The methods that have a line where an operator reads the tasks of somebody else."""
+"""The methods that get a line if an operator reads the tasks of somebody else."""
 
 _BY_ANYBODY: Final = frozenset({"refused", "failed"})
-"""What happens to a login by requests of which nobody knows whose they are."""
+"""The events of a login that a request of an unknown sender can cause."""
 
 _SEEN_MOST: Final = 10_000
-"""Principals whose sign-ins are remembered, and readings of operators. After that they are told again."""
+"""The most sign-ins, logins and operators' reads that are remembered. Above it all are forgotten and recorded again."""
 
 _READ_AGAIN_SECONDS: Final = 600.0
-"""How much later it is told again that an operator reads the same: a page that is open reads again and again."""
+"""The time after which the same read by an operator gets another line. An open page reads repeatedly."""
 
 _MINUTE_SECONDS: Final = 60.0
 
 
 class AuditRecorder:
-    """Listens to hops, and has their lines written."""
+    """Listens to hops and notices, and queues their lines."""
 
     def __init__(
         self,
@@ -85,16 +85,17 @@ class AuditRecorder:
         refused_each_minute: int,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`principal` gives the name of a principal as the audit has it. `refused_each_minute` bounds the lines of
-        refusals whose sender is not known."""
+        """`principal` returns the name of a principal in the audit. `refused_each_minute` bounds the lines about
+        refusals of unknown senders."""
         self._journal = journal
         self._principal = principal
         self._now = now
         self._seen: set[str] = set()
         self._logins: dict[str, float] = {}
-        """When the operator's login was made that is used at a peer, by peer: each session asks for its token."""
+        """The time of the operator's login at each peer. Each session asks for its token, but only a new login gets a
+        line."""
         self._read_at: dict[tuple[str, ...], float] = {}
-        """When it was told last that an operator read a task."""
+        """The time of the last line about each read by an operator."""
         self._refusals = _MinuteBound(refused_each_minute, now)
         self.plan = ""
         """The digest of the plan in force."""
@@ -109,18 +110,18 @@ class AuditRecorder:
         self.signed_in(hop.principal, hop.face, hop.protocol)
 
     def signed_in(self, principal: str, face: str, protocol: str = "") -> None:
-        """Tell that a principal has shown its credential."""
+        """Record that a principal has shown its credential."""
         self.note("sign_in", principal=self._principal(principal), face=face, protocol=protocol)
 
     def refused(self, face: str, error: str, principal: str = "") -> None:
-        """Tell that somebody was refused at a page, as far as there is room for such lines. A foreign page may have
-        had the browser of a principal send what was refused."""
+        """Record a refusal at a page, within the bound for such lines. The principal may not be the sender: a foreign
+        web page can make its browser send requests."""
         if self._refusals.takes_one():
             who = self._principal(principal) if principal else ""
             self.note(_REFUSED, principal=who, face=face, decision="refused", outcome="failed", error=error)
 
     def noticed(self, notice: Notice) -> None:
-        """Tell what happened beside the hops."""
+        """Record what happens outside of hops."""
         match notice:
             case TokenNotice():
                 self.note(
@@ -132,7 +133,7 @@ class AuditRecorder:
                     ms=round(notice.seconds * 1000, 1),
                 )
             case LoginNotice():
-                # Whoever has a link can open it again and again.
+                # Anyone with the link can open it repeatedly.
                 if notice.event in _BY_ANYBODY and not self._refusals.takes_one():
                     return
                 principal = self._owner(notice.principal)
@@ -199,8 +200,8 @@ class AuditRecorder:
         )
 
     def read(self, principal: str, face: str, owner: str, task: str, hop: Hop | None = None) -> None:
-        """Tell that an operator has read a task of somebody else, or with `EVERYONE` those of all. It is told once in a
-        while: the same reading again has no line."""
+        """Record that an operator has read a task of somebody else, or, with `EVERYONE`, the tasks of all. The same
+        read within `_READ_AGAIN_SECONDS` gets no further line."""
         what, now = (principal, face, owner, task), self._now()
         if (before := self._read_at.get(what)) is not None and now - before < _READ_AGAIN_SECONDS:
             return
@@ -228,12 +229,12 @@ class AuditRecorder:
         """Write the first line of a process.
 
         Raises:
-            AuditAwayError: it cannot be written.
+            AuditAwayError: the line cannot be written.
         """
         await self._journal.commit(self._entry("start", **told))
 
     def note(self, event: str, **told: str | float) -> None:
-        """Have a line written."""
+        """Queue a line."""
         self._journal.note(self._entry(event, **told, unlisted=self._refusals.taken_over()))
 
     def _owner(self, owner: str) -> str:
@@ -253,14 +254,14 @@ class AuditRecorder:
         }
 
     def _for_another(self, hop: Hop, event: str) -> Mapping[str, str]:
-        """Whose task it is, and who answered, where an operator asked for somebody else."""
+        """The owner of the task, and who answered, if an operator acted for somebody else."""
         if not hop.owner:
             return {}
         answered_by = self._principal(hop.principal) if event == _ANSWER else ""
         return {"owner": self._owner(hop.owner), "answered_by": answered_by}
 
     def _entry(self, event: str, **told: str | float) -> JsonObject:
-        """A line without what is empty."""
+        """A line without empty fields."""
         full = {"plan": self.plan, **told}
         return {
             "event": event,
@@ -274,7 +275,7 @@ def _timestamp(when: datetime) -> str:
 
 
 class _MinuteBound:
-    """Bounds how many lines of one sort are written in a minute, and counts the others."""
+    """Bounds the lines of a kind in a minute, and counts the rest."""
 
     def __init__(self, most: int, now: Callable[[], float]) -> None:
         self._most = most
@@ -284,7 +285,7 @@ class _MinuteBound:
         self._over = 0
 
     def takes_one(self) -> bool:
-        """Whether there is room for one more in this minute."""
+        """Whether another line fits into this minute. If not, it is counted."""
         now = self._now()
         if now - self._began >= _MINUTE_SECONDS:
             self._began, self._taken = now, 0
@@ -295,13 +296,13 @@ class _MinuteBound:
         return True
 
     def taken_over(self) -> int:
-        """How many had no room since this was asked last."""
+        """The number of lines without room since the last call."""
         over, self._over = self._over, 0
         return over
 
 
 def _event_of(hop: Hop) -> str | None:
-    """The event that a hop is; None when it has no line."""
+    """The event of a hop; None if it gets no line."""
     event = _EVENTS.get(hop.method)
     if hop.side == "client":
         return None if event is None else "sent"
@@ -313,5 +314,5 @@ def _event_of(hop: Hop) -> str | None:
 
 
 def _decision(hop: Hop) -> str:
-    """Whether the request was let through. One that failed before its peer was chosen was not."""
+    """Whether the request was allowed. A request that failed before its peer was chosen counts as refused."""
     return "refused" if hop.error and not hop.peer and hop.side == "server" else "allowed"

@@ -1,7 +1,7 @@
-"""Writes the chain of one process to standard output, where nothing can be read again or taken back.
+"""Writes the chain of a process to standard output, where nothing can be read or taken back.
 
-So the chain begins anew with each process. What could be written of a line before a fault is a fragment, as in a file:
-the next line begins behind it, and says how long it is.
+So each process begins a new chain. As in a file, a fault may leave a fragment of a line; the next line follows the
+fragment, and reports its length.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from bridge.audit.chain import ChainHead
 from bridge.text.jsonvalues import JsonObject
 
 _PIECE_BYTES: Final = 512
-"""POSIX's least PIPE_BUF: so many bytes a pipe takes without a wait once `poll` says that it takes some."""
+"""The minimum PIPE_BUF of POSIX: a pipe that `poll` reports as writable takes so many bytes without blocking."""
 
 _poll: Final[Any] = getattr(select, "poll", None)
-"""Windows has none: it waits for no pipe."""
+"""None on Windows, which cannot poll a pipe."""
 _HAS_ROOM: Final[int] = getattr(select, "POLLOUT", 0)
 
 STALLED_SECONDS: Final = 10.0
-"""How long a reader of standard output may take nothing. Then what waits is lost."""
+"""How long the reader of standard output may read nothing. After that the waiting lines are lost."""
 
 
 class AuditStream:
-    """A chain on standard output. It begins anew with each process, since nothing can be read there."""
+    """A chain on standard output. Each process begins a new chain, because earlier lines cannot be read."""
 
     def __init__(self, descriptor: int = 1, stalled_seconds: float = STALLED_SECONDS) -> None:
         self._descriptor = descriptor
@@ -46,19 +46,19 @@ class AuditStream:
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Standard output belongs to the process, and stays open."""
+        """Close nothing: standard output belongs to the process."""
 
     def append(
         self,
         entries: Sequence[JsonObject],
         *,
-        lasting: bool,  # noqa: ARG002 - what a collector reads is its own to keep
+        lasting: bool,  # noqa: ARG002 - the reader of the stream has to keep the lines
         lost: int = 0,
     ) -> list[int]:
-        """Write lines, and return their numbers. The first tells how many were lost before it.
+        """Write lines, and return their numbers. The first line reports the `lost` lines before it.
 
         Raises:
-            AuditWriteError: they could not be written, or only the first ones; nobody reads them.
+            AuditWriteError: not all lines could be written, for example because nobody reads them.
         """
         batch = sealed_batch(entries, self.head, lost=lost, torn_bytes=self._torn_bytes)
         text = batch.text(after_fragment=self._lacks_end)
@@ -66,7 +66,7 @@ class AuditStream:
         try:
             while written < len(text):
                 self._wait_for_room()
-                with suppress(BlockingIOError):  # another process that shares it was faster
+                with suppress(BlockingIOError):  # another process that shares the pipe was faster
                     written += os.write(self._descriptor, text[written : written + _PIECE_BYTES])
         except OSError as exc:
             numbers = self._broken_off(batch, written)
@@ -76,10 +76,10 @@ class AuditStream:
         return batch.numbers
 
     def _wait_for_room(self) -> None:
-        """Wait until somebody reads.
+        """Wait until the pipe has room.
 
         Raises:
-            OSError: nobody does.
+            OSError: nobody has read for `stalled_seconds`.
         """
         if _poll is None:
             return
@@ -89,7 +89,7 @@ class AuditStream:
             raise OSError(errno.ETIMEDOUT, f"nobody has read it for {self._stalled_seconds:g} s")
 
     def _broken_off(self, batch: SealedBatch, written: int) -> list[int]:
-        """Remember where so many bytes of a batch end, and return the numbers of the lines that are whole."""
+        """Remember the state after a part of a batch was written, and return the numbers of the complete lines."""
         if not written:
             return []
         torn_bytes, rest = self._torn_bytes, written - self._lacks_end

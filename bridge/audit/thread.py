@@ -1,6 +1,6 @@
-"""A thread for what waits for the disk, which cannot keep the process from ending.
+"""A thread for work that waits for the disk. It cannot keep the process from ending.
 
-Threads of a pool are waited for when the interpreter ends, also one that a disk or a pipe holds for good.
+At its end the interpreter waits for the threads of a pool, even for a thread that a disk or a pipe blocks forever.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _Result = TypeVar("_Result")
 
 
 class DiskThread(Generic[_Result]):
-    """A thread that does one job after another. Create it in the event loop."""
+    """A thread that does one job after another. Create it on the event loop."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.get_running_loop()
@@ -25,13 +25,13 @@ class DiskThread(Generic[_Result]):
         Thread(target=self._run, name=name, daemon=True).start()
 
     async def run(self, work: Callable[[], _Result]) -> _Result:
-        """Do something in the thread. Cancelled, this ends at once, and what is under way goes on."""
+        """Do `work` in the thread, and return its result. A cancellation ends only the wait, not the work."""
         done: asyncio.Future[_Result] = self._loop.create_future()
         self._given.put((work, done))
         return await done
 
     def end(self) -> None:
-        """End the thread, once it has done what it was given."""
+        """End the thread after the jobs that it has."""
         self._given.put(None)
 
     def _run(self) -> None:
@@ -40,7 +40,7 @@ class DiskThread(Generic[_Result]):
                 work, done = given
                 try:
                     tell = partial(_tell, done, work())
-                except BaseException as exc:  # noqa: BLE001 - it is raised where it is waited for
+                except BaseException as exc:  # noqa: BLE001 - `run` raises it
                     tell = partial(_fail, done, exc)
                 self._loop.call_soon_threadsafe(tell)
 

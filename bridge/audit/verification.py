@@ -1,4 +1,4 @@
-"""Reads the files of one chain, and finds where it is broken."""
+"""Reads the files of a chain, and finds where the chain is broken."""
 
 from __future__ import annotations
 
@@ -21,29 +21,30 @@ from bridge.audit.chain import (
 from bridge.local.private_files import open_regular
 
 END_BYTES: Final = 4 * LINE_BYTES
-"""What is verified of the end of a file where there is no time for all of it: some hundred lines."""
+"""The bytes at the end of a file that a quick verification reads: some hundred lines."""
 
 
 @dataclass
 class Verification:
-    """What was found in the files of a chain."""
+    """The result of verifying the files of a chain."""
 
     first: ChainHead | None = None
-    """The line behind which the files begin; number 0 where they begin with the first line of all."""
+    """The head before the first line of the files. Its number is 0 if the files begin with the first line of the
+    chain."""
     last: ChainHead = field(default_factory=ChainHead)
     lines: int = 0
     torn: int = 0
-    """Fragments that a killed process or a full disk left, each told by the line behind it."""
+    """Fragments that a killed process or a full disk left, each reported by the line after it."""
     lost: int = 0
-    """Lines that could not be written, as later lines tell."""
+    """Lines that could not be written, as reported by later lines."""
     processes: int = 0
-    """Processes that began in these files."""
+    """Processes that started in these files."""
     faults: list[str] = field(default_factory=list)
-    """Where the chain is broken, in words; empty if it is whole."""
+    """Messages about the places where the chain is broken; empty if it is intact."""
 
 
 def verified(paths: Sequence[Path], heads: Sequence[ChainHead] = ()) -> Verification:
-    """Verify the files of one chain, in whatever order they are given.
+    """Verify the files of a chain, given in any order.
 
     Each of `heads`, which were kept elsewhere, must be in the files.
 
@@ -69,10 +70,10 @@ def verified(paths: Sequence[Path], heads: Sequence[ChainHead] = ()) -> Verifica
 
 
 def verified_end(path: Path, most_bytes: int = END_BYTES) -> Verification:
-    """Verify the last lines of a file, in so many bytes. The file may be written meanwhile.
+    """Verify the last lines of a file, in its last `most_bytes`. Another process may be writing the file.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     found = Verification()
     reading = _ChainReader(found, {}, begins_within=True)
@@ -84,20 +85,20 @@ def verified_end(path: Path, most_bytes: int = END_BYTES) -> Verification:
 
 
 class _ChainReader:
-    """Reads files, each behind the one before."""
+    """Reads the files of a chain in order."""
 
     def __init__(
         self, found: Verification, wanted: dict[int, set[str]], *, begins_within: bool = False
     ) -> None:
-        """What is before the first line was not read if it `begins_within` a chain: it may be a fragment."""
+        """With `begins_within` the reading begins within a file, possibly in a fragment that the first line reports."""
         self._found = found
         self._wanted = wanted
         self._begins_within = begins_within
         self._last_file: Path | None = None
-        """The last one that holds anything."""
+        """The last file that is not empty."""
         self._fragments: list[tuple[str, bytes, str]] = []
-        """Lines that are none: where they are, what they hold, and why. The next line may tell of them, also if it is
-        the first one of the next file."""
+        """Texts that are no lines: the place, the bytes and the reason. The next line may report them as fragments,
+        also if it is the first line of the next file."""
 
     def read(self, path: Path, most_bytes: int | None = None) -> None:
         for number, text in _lines_of(path, most_bytes):
@@ -114,9 +115,9 @@ class _ChainReader:
                 self._follow(place, line)
 
     def end(self) -> None:
-        """Take the end of the chain for what a killed process left, if it is half a line."""
+        """Accept half a line at the end of the chain as the fragment of a killed process."""
         if self._fragments and self._last_file is not None and not _ends_whole(self._last_file):
-            self._found.torn += 1  # nobody has gone on since
+            self._found.torn += 1  # no process has continued the chain since
             self._fragments.pop()
         self._refuse_fragments()
 
@@ -133,7 +134,7 @@ class _ChainReader:
         elif before.hash != found.last.hash:
             self._fault(place, f"does not follow the line {found.last.seq} that is before it")
         kept = self._wanted.pop(line.head.seq, set())
-        if kept - {line.head.hash}:  # of two that differ, one was of another chain
+        if kept - {line.head.hash}:  # if two kept heads differ, one of them belongs to another chain
             self._fault(place, f"is not the line {line.head.seq} whose head was kept: all is new since then")
         found.last, found.lines = line.head, found.lines + 1
         found.lost += _count(entry, "lost")
@@ -142,7 +143,7 @@ class _ChainReader:
     def _take_fragments(self, place: str, entry: Mapping[str, object]) -> None:
         torn = _count(entry, "torn_bytes")
         if self._begins_within and self._found.first is None and torn:
-            self._fragments = []  # and the rest of it was not read
+            self._fragments = []  # the beginning of the fragment was not read
             return
         if not self._fragments and torn:
             self._fault(place, f"tells of a fragment of {torn} bytes before it, which is gone")
@@ -173,7 +174,7 @@ def _count(entry: Mapping[str, object], name: str) -> int:
 
 
 def _first_number(path: Path) -> float:
-    """The number of the first line, by which files are ordered; a file without one is last."""
+    """The number of the first line, by which files are ordered; a file without a line is last."""
     for _, text in _lines_of(path):
         try:
             return line_from(text).head.seq
@@ -183,13 +184,13 @@ def _first_number(path: Path) -> float:
 
 
 def _lines_of(path: Path, most_bytes: int | None = None) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file, or the whole ones in its last bytes, with their numbers, each at most as long as can be one
-    of an audit."""
+    """The numbered lines of a file, or with `most_bytes` the complete lines in its last bytes. A longer text than an
+    audit line can be comes in pieces."""
     with os.fdopen(open_regular(path), "rb") as file:
         number, left_out = 1, os.fstat(file.fileno()).st_size - (most_bytes or 0)
         if most_bytes is not None and left_out > 0:
             file.seek(left_out - 1)
-            file.readline()  # the rest of a line, or the end of the one before
+            file.readline()  # the rest of a line, or the newline before the first complete line
         while text := file.readline(16 * LINE_BYTES):
             yield number, text.removesuffix(b"\n")
             number += 1
