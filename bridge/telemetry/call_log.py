@@ -1,10 +1,10 @@
-"""One log line for each call: who called what, of which peer, how it ended, how long it took, and its trace.
+"""One log line for each call: the caller, the skill, the peer, the outcome, the duration and the trace.
 
-A call is a message to an agent or a tools/call. Arguments, results and words of peers are in none of these lines. A
-request that was refused before it was known what it asks for has a line as well.
+A call is a message to an agent or a tools/call. The lines contain no arguments, results or messages of peers. A request
+that was refused before its method was known gets a line too.
 
-A line is written shortly after its call has ended, together with those of other calls, and has the time of that end.
-Under load this costs a third of what it costs to write each line at once.
+A line is written shortly after its call has ended, together with the lines of other calls, and carries the time of that
+end. Under load this costs a third of writing each line at once.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from bridge.trace import Hop
 logger = logging.getLogger(__name__)
 
 _CALLS: Final = frozenset({"SendMessage", "SendStreamingMessage", "tools/call", ""})
-"""The methods that are calls; the last one stands for what was refused before its method was known."""
+"""The methods that are calls. The empty one is for requests that were refused before their method was known."""
 _WAIT_SECONDS: Final = 0.05
-"""How long a line may wait for others."""
+"""How long a line waits for others."""
 _MOST_WAITING: Final = 256
-"""How many lines may wait."""
+"""The most lines that wait."""
 
 _FIELDS: Final = ("principal", "face", "skill", "peer", "state", "ms", "trace")
 _LINE: Final = " ".join(f"{name}=%s" for name in _FIELDS)
@@ -38,17 +38,17 @@ _NEEDS_QUOTES: Final = re.compile(r'[\s"]')
 
 @dataclass(frozen=True, slots=True)
 class _CallLine:
-    """What one line says."""
+    """The content of a line."""
 
     ended: float
-    """In seconds since the epoch."""
+    """The end of the call, in seconds since the epoch."""
     call: str
     values: tuple[str | float, ...]
     owner: str
-    """Whose task it is, if another than the principal answered it; else empty."""
+    """The owner of the task if another principal answered it; else empty."""
 
     def record(self, known: Mapping[str, Any]) -> logging.LogRecord:
-        """The line for the handlers; `known` is what all lines have."""
+        """The log record of the line; `known` has the attributes that all records share."""
         words = _LINE % tuple(map(_spelled, self.values))
         fields = dict(zip(_FIELDS, self.values, strict=True))
         if self.owner:
@@ -67,19 +67,20 @@ class _CallLine:
 
 
 def _spelled(value: str | float) -> str | float:
-    """A value in a line of text. Names are of people and peers: none of them may look like further fields."""
+    """A value in a line of text, quoted if necessary: names come from people and peers, and must not look like further
+    fields."""
     if not isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False) if _NEEDS_QUOTES.search(value) else value or "-"
 
 
 class CallLog:
-    """Writes the lines. Only for use on an event loop."""
+    """Writes the lines. Use it only on an event loop."""
 
     def __init__(self) -> None:
         self._waiting: list[_CallLine] = []
         self._timer: asyncio.TimerHandle | None = None
-        # To look up thread and process for each line takes longer than all else that a line takes.
+        # Looking up the thread and the process takes longer than the rest of a record, so it is done once.
         given = {"name": logger.name, "levelno": logging.INFO, "levelname": "INFO"}
         self._known = dict(vars(logging.makeLogRecord(given)))
 
@@ -90,7 +91,7 @@ class CallLog:
         """See `HopListener`."""
 
     def ended(self, hop: Hop) -> None:
-        """Note the line of a call that a face took."""
+        """Queue the line of a call to an endpoint."""
         if hop.side != "server" or hop.method not in _CALLS or not logger.isEnabledFor(logging.INFO):
             return
         ms = round(hop.seconds * 1000, 1)
@@ -102,7 +103,7 @@ class CallLog:
             self._timer = asyncio.get_running_loop().call_later(_WAIT_SECONDS, self.write)
 
     def write(self) -> None:
-        """Write the lines that wait. To be called at the end, too."""
+        """Write the waiting lines. Call it at the end too."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,4 @@
-"""Log lines about a database that is away: one when it goes and one when it is back, however many stores use it."""
+"""Logs outages of a database: one line at the start and one at the end, however many stores use the database."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ logger = logging.getLogger(__name__)
 
 
 class DatabaseSight:
-    """Logs about a database that several stores of a process use: once that it is away, and once that it is back for
-    all of them."""
+    """Logs the outages of a database that several stores of a process use: the first loss, and the recovery of the last
+    store."""
 
     def __init__(self) -> None:
         self._missing: set[object] = set()
-        """Those who do not reach it at the moment."""
+        """The users of the database that cannot reach it now."""
 
     def lost(self, who: object, why: str) -> None:
-        """A store does not reach the database."""
+        """Note that a user of the database cannot reach it."""
         level = logging.DEBUG if self._missing else logging.ERROR
         self._missing.add(who)
         logger.log(
@@ -24,7 +24,7 @@ class DatabaseSight:
         )
 
     def found(self, who: object) -> None:
-        """A store reaches the database again, or has ended."""
+        """Note that a user of the database reaches it again, or has ended."""
         if who in self._missing:
             self._missing.discard(who)
             if not self._missing:

@@ -1,6 +1,6 @@
-"""`/metrics` as an ASGI application, at an address of its own. Whoever reaches the address may read it.
+"""`/metrics` as an ASGI application, at its own address. Anyone who reaches the address may read the metrics.
 
-It tells no arguments, no results and no principals. A web page that a browser on this machine shows cannot read it.
+They contain no arguments, results or principals. A web page in a browser on this machine cannot read them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bridge.telemetry.families import MEDIA_TYPE
 
 
 class MetricsEndpoint:
-    """Serves the text that `read` makes."""
+    """Serves the text that `read` returns."""
 
     def __init__(self, read: Callable[[], Awaitable[bytes]], address: FaceAddress) -> None:
         self._read = read

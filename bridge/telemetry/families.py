@@ -1,4 +1,4 @@
-"""Families of metrics as plain values, and their text.
+"""Metric families as plain values, and their text format.
 
 Source: the text format of Prometheus, version 0.0.4.
 """
@@ -13,17 +13,17 @@ from typing import Final, Literal
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 OTHER: Final = "other"
-"""The label of a name that is not known: a client may have made it up."""
+"""The label for an unknown name, which a client may have made up."""
 
 FamilyKind = Literal["counter", "gauge", "histogram"]
 
 SampleLabels = tuple[tuple[str, str], ...]
-"""Names of labels and their values, in their order."""
+"""The names of labels with their values, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricSample:
-    """One number."""
+    """A sample: a number with its labels."""
 
     name: str
     labels: SampleLabels
@@ -32,7 +32,7 @@ class MetricSample:
 
 @dataclass(frozen=True, slots=True)
 class MetricFamily:
-    """Samples of one meaning."""
+    """The samples of a metric."""
 
     name: str
     words: str
@@ -41,7 +41,7 @@ class MetricFamily:
 
 
 def gauge(name: str, words: str, values: Iterable[tuple[Mapping[str, str], float]]) -> MetricFamily:
-    """A family of numbers that may rise and fall."""
+    """A family of numbers that may rise and fall, without their history."""
     samples = (MetricSample(name, tuple(labels.items()), value) for labels, value in values)
     return MetricFamily(name, words, "gauge", tuple(samples))
 
@@ -76,14 +76,14 @@ def _number(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KnownNames:
-    """The names that labels may have: what the plan names, and what its peers list now."""
+    """The names that labels may have: those of the plan, and those that its peers list now."""
 
     skills: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The skills or tools of each face."""
+    """The skills or tools of each endpoint."""
     peers: frozenset[str] = frozenset()
 
     def knows(self, labels: SampleLabels) -> bool:
-        """Whether the face, the skill and the peer of a sample are still there."""
+        """Whether the endpoint, the skill and the peer of a sample still exist."""
         said = dict(labels)
         face, skill, peer = said.get("face", ""), said.get("skill", ""), said.get("peer", "")
         if peer not in self.peers and peer not in ("", OTHER):

@@ -1,11 +1,11 @@
-"""Counts hops and notices, the former as histograms of their durations, for Prometheus.
+"""Prometheus metrics: histograms of the durations of hops, and counters of notices.
 
-A name that a client sends becomes the value of a label only if it is known, else `other`: nobody outside decides how
-many series there are. What a reload removes is gone with the next reading.
+A name that a client sends becomes a label value only if it is known, else the label is `other`: so clients cannot
+create series. Series of names that a reload removes disappear at the next reading.
 
-Everything here runs on the event loop, without locks. A reading takes a copy there; its text is made in a thread.
+Everything here runs on the event loop, without locks. A reading copies the values there; a thread makes the text.
 
-Source: OpenTelemetry semantic conventions of MCP (names and bounds of histograms); A2A's have the same form.
+Source: OpenTelemetry semantic conventions of MCP (names and bounds of histograms); those for A2A have the same form.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from bridge.telemetry.families import OTHER, KnownNames, MetricFamily, MetricSam
 from bridge.trace import Hop
 
 BOUNDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-"""The upper ends of the buckets, in seconds, as the conventions advise."""
+"""The upper bounds of the buckets in seconds, as the conventions advise."""
 _LE: Final = (*(f"{bound:g}" for bound in BOUNDS), "+Inf")
 
 SERIES_MOST: Final = 5000
-"""The most label sets of one histogram. Beyond it all names are `other`."""
+"""The most label sets of a histogram. Further label sets use `other` for all names."""
 
 _WORDS: Final[Mapping[str, str]] = {
     "mcp_server_operation_duration_seconds": "Requests of MCP that a face has answered",
@@ -56,13 +56,13 @@ _DURATIONS: Final = {
     for side in ("server", "client")
 }
 _WAITS: Final = {"a2a": "mcp_client_queue_wait_seconds", "mcp": "a2a_client_queue_wait_seconds"}
-"""By the protocol of the face, whose peers speak the other one."""
+"""By the protocol of the endpoint. Its peers speak the other protocol."""
 _TOKENS: Final = "mcp_a2a_token_request_duration_seconds"
 
 
 @dataclass(slots=True, eq=False)
 class _Durations:
-    """The durations under one set of labels."""
+    """The durations for a label set."""
 
     counts: list[int] = field(default_factory=lambda: [0] * len(_LE))
     sum: float = 0.0
@@ -74,11 +74,11 @@ class _Durations:
 
 @dataclass(frozen=True, slots=True)
 class HistogramReading:
-    """A copy of one histogram's durations under one set of labels."""
+    """A copy of a histogram's durations for a label set."""
 
     labels: SampleLabels
     counts: Sequence[int]
-    """How many durations are in each bucket alone."""
+    """The number of durations in each bucket, not cumulative."""
     sum: float
 
 
@@ -86,12 +86,12 @@ class HopMetrics:
     """Counts hops."""
 
     def __init__(self, names: Callable[[], KnownNames]) -> None:
-        """`names` gives the names that labels may have."""
+        """`names` returns the names that labels may have."""
         self._names = names
         self._series: dict[str, dict[SampleLabels, _Durations]] = {name: {} for name in _WORDS}
         self._counts: dict[str, dict[SampleLabels, int]] = {name: {} for name in _COUNTED}
         self._seen: dict[tuple[str, ...], _Durations] = {}
-        """The durations by what a hop says, for what was seen before."""
+        """A cache of the durations by the fields of a hop."""
 
     def began(self, hop: Hop) -> None:
         """See `HopListener`."""
@@ -117,7 +117,7 @@ class HopMetrics:
         seen.add(hop.seconds)
 
     def noticed(self, notice: Notice) -> None:
-        """Count what happened beside the hops. Its names are those of a plan, which may be about to be served."""
+        """Count a notice. Its names come from a plan, which may not be in force yet, so they are not checked."""
         match notice:
             case TokenNotice():
                 labels = (("peer", notice.peer), ("grant", notice.grant), ("outcome", notice.outcome))
@@ -136,9 +136,9 @@ class HopMetrics:
         self._counts[name][labels] = self._counts[name].get(labels, 0) + 1
 
     def counters(self, foretold: Iterable[tuple[str, SampleLabels]] = ()) -> list[MetricFamily]:
-        """All that was counted under names that are still known, without durations; the rest is forgotten.
+        """The counters with names that are still known; the others are deleted.
 
-        `foretold` are counters, by their family and their labels, that are told as 0 before anything was counted.
+        `foretold` are counters, by family and labels, that are shown as 0 before anything is counted.
         """
         names = self._names()
         begun: dict[str, dict[SampleLabels, int]] = {name: {} for name in _COUNTED}
@@ -162,7 +162,7 @@ class HopMetrics:
         ]
 
     def read(self) -> Mapping[str, Sequence[HistogramReading]]:
-        """A copy of all that was counted under names that are still known; the rest is forgotten."""
+        """A copy of the histograms with names that are still known; the others are deleted."""
         names = self._names()
         self._series = {
             name: {labels: durations for labels, durations in series.items() if names.knows(labels)}
@@ -191,7 +191,7 @@ def _with_others(labels: SampleLabels) -> SampleLabels:
 
 
 def families_of(readings: Mapping[str, Sequence[HistogramReading]]) -> list[MetricFamily]:
-    """What was read, as families."""
+    """The readings as metric families."""
     return [
         MetricFamily(
             name, _WORDS[name], "histogram", tuple(one for series in read for one in _samples(name, series))

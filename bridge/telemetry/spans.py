@@ -1,11 +1,11 @@
 """Spans of hops, sent to a collector by OTLP over HTTP. Only this module imports the packages of the extra `otel`.
 
-Each hop is one span, SERVER or CLIENT. It continues the trace of the request that it belongs to, and is the parent of
-all that follows from it. The last turn of a task that is gone on with is a link.
+Each hop is a span, SERVER or CLIENT. It continues the trace of its request, and is the parent of the spans that follow
+from it. A request that continues a task links to the span of the task's last turn.
 
-Spans go into a bounded queue, which a thread of the SDK empties. While the collector takes nothing in, further spans
-are dropped and counted; no call waits for it. A caller without a credential does not decide what is recorded: its
-sampled bit is not looked at, and its trace id does not count for a sampler that records a part of all traces.
+Spans go into a bounded queue, which a thread of the SDK empties. If the queue is full, further spans are dropped and
+counted; no call waits for the collector. A caller without a credential does not decide what is recorded: its sampled
+flag is ignored, and its trace id has no influence on a sampler that records a fraction of all traces.
 
 Source: OpenTelemetry semantic conventions of MCP and of generative AI, and their draft for A2A.
 """
@@ -51,28 +51,28 @@ logger = logging.getLogger(__name__)
 
 _SPANS_PATH: Final = "/v1/traces"
 _WAITING_MOST: Final = 2048
-"""How many spans may wait for the collector, unless `OTEL_BSP_MAX_QUEUE_SIZE` says so: the default of the SDK."""
+"""The most spans that wait for the collector, unless `OTEL_BSP_MAX_QUEUE_SIZE` is set: the default of the SDK."""
 _SENT_MOST: Final = 512
-"""How many are sent at once, unless `OTEL_BSP_MAX_EXPORT_BATCH_SIZE` says so: the default of the SDK."""
+"""The most spans that are sent at once, unless `OTEL_BSP_MAX_EXPORT_BATCH_SIZE` is set: the default of the SDK."""
 _END_SECONDS: Final = 5.0
-"""How long the end of the bridge waits for a collector to take the last spans."""
+"""How long a stopping bridge waits for the collector to receive the last spans."""
 
 _KINDS: Final = {"server": SpanKind.SERVER, "client": SpanKind.CLIENT}
 _FAILED: Final = frozenset({"failed", "rejected"})
 _DROPPED: Final = "the collector takes spans in too slowly, or not at all: %d were dropped so far"
 _LOST: Final = "%d spans have not reached the collector"
 _STRANGER: Final = "mcp-a2a-stranger"
-"""The key of a context whose trace comes from a caller without a credential."""
+"""The key that marks a context whose trace comes from a caller without a credential."""
 
 
 class SpanExport:
-    """Makes a span of each hop, and sends it."""
+    """Makes a span for each hop, and sends it."""
 
     def __init__(self, collector: str) -> None:
-        """`collector` is the base URL of an OTLP receiver. The variables OTEL_* say the rest.
+        """`collector` is the base URL of an OTLP receiver. The variables OTEL_* configure the rest.
 
         Raises:
-            UsageError: one of them says what cannot be.
+            UsageError: a variable has an invalid value.
         """
         self._exporter = _CountingExporter(f"{collector}{_SPANS_PATH}")
         ours = Resource({"service.name": "mcp-a2a", "service.version": __version__})
@@ -91,7 +91,7 @@ class SpanExport:
         self._spans: dict[Hop, Span] = {}
 
     def close(self) -> None:
-        """Send what is left, within some time. Blocks: to be called in a thread."""
+        """Send the remaining spans, within `_END_SECONDS`. This blocks: call it in a thread."""
         giving_up = threading.Timer(_END_SECONDS, self._exporter.shutdown)
         giving_up.start()
         self._provider.shutdown()
@@ -101,7 +101,7 @@ class SpanExport:
             logger.error(_LOST, lost)
 
     def began(self, hop: Hop) -> None:
-        """Begin the span of a hop; what follows from the hop is below it."""
+        """Begin the span of a hop, and make it the parent of the hops that follow."""
         span = self._tracer.start_span(
             _name_of(hop), _parent_of(hop), _KINDS[hop.side], start_time=hop.began_ns
         )
@@ -114,12 +114,12 @@ class SpanExport:
             span.add_event("turn", {"mcp_a2a.peer": peer, "mcp_a2a.waited_seconds": seconds})
 
     def ended(self, hop: Hop) -> None:
-        """End the span of a hop, if it has begun: a stranger who is refused gets none."""
+        """End the span of a hop, if it has one: refused strangers get none."""
         span = self._spans.pop(hop, None)
         if span is None:
             return
         if span.is_recording():
-            span.update_name(_name_of(hop))  # a tool is known only once its call was read
+            span.update_name(_name_of(hop))  # the tool is unknown before its call is read
             span.set_attributes(dict(_attributes_of(hop)))
             earlier = _span_context(hop.earlier)
             if earlier is not None:
@@ -131,7 +131,7 @@ class SpanExport:
 
 
 class _CountingExporter(OTLPSpanExporter):
-    """Counts the spans that have left the queue, and those of them that did not reach the collector."""
+    """Counts the spans that left the queue, and the spans among them that did not reach the collector."""
 
     taken = 0
     failed = 0
@@ -146,7 +146,7 @@ class _CountingExporter(OTLPSpanExporter):
 
 
 class _SpanQueue(BatchSpanProcessor):
-    """The queue of the SDK, which takes no span that would push out another one, and tells how many it took not."""
+    """The queue of the SDK, which here drops new spans in place of old ones when it is full, and counts them."""
 
     def __init__(self, exporter: _CountingExporter, most: int) -> None:
         at_once = min(_number_in("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", _SENT_MOST), most)
@@ -158,7 +158,7 @@ class _SpanQueue(BatchSpanProcessor):
 
     @property
     def lost(self) -> int:
-        """How many spans have not reached the collector, once the queue has ended."""
+        """The number of spans that did not reach the collector. Read it after the queue has ended."""
         return self._dropped + self._counting.failed + self._given - self._counting.taken
 
     def on_end(self, span: ReadableSpan) -> None:
@@ -167,7 +167,7 @@ class _SpanQueue(BatchSpanProcessor):
             return
         if self._given - self._counting.taken >= self._most:
             self._dropped += 1
-            if self._dropped & (self._dropped - 1) == 0:  # told again each time that the number has doubled
+            if self._dropped & (self._dropped - 1) == 0:  # logged each time that the number has doubled
                 logger.error(_DROPPED, self._dropped)
             return
         self._given += 1
@@ -180,7 +180,7 @@ def _number_in(variable: str, usual: int) -> int:
 
 
 class _SamplerOfStrangers(Sampler):
-    """Decides about the traces of strangers as if they began here, and about all others as another sampler does."""
+    """Samples the traces of strangers as if they began here, and all others like the sampler `usual`."""
 
     def __init__(self, usual: Sampler) -> None:
         self._usual = usual
@@ -214,7 +214,7 @@ def _name_of(hop: Hop) -> str:
 
 
 def _attributes_of(hop: Hop) -> Iterator[tuple[str, str]]:
-    """The attributes of a span. No arguments and no results are among them, and no principal."""
+    """The attributes of a span, without arguments, results and principals."""
     served = hop.face if hop.side == "server" else hop.peer
     of_protocol = {
         "mcp": {
