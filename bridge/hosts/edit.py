@@ -1,8 +1,7 @@
 """Adds a server to the text of a host's file, or removes a server from it, and changes nothing else. Pure.
 
-Only the text of the server itself is replaced; the file is not parsed and written again. So comments, the order of
-keys, the spelling of numbers, indentation and line ends all stay. The new text is parsed and compared with the
-intended value.
+Only the text of the server itself is replaced; the file is not reformatted. So comments, the order of keys, the
+spelling of numbers, indentation and line ends all stay. The new text is parsed and compared with the intended value.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from bridge.text.jsonc import JsonMember, JsonNode, parse_jsonc
 from bridge.text.jsonvalues import JsonObject
 
 _INDENT: Final = "  "
-"""A level of indentation in a file that shows none."""
+"""The indentation for a file without any."""
 
 
 class BrokenFileError(UsageError):
-    """The host could not read the text, or the text cannot be edited safely."""
+    """The host cannot read the text, or the text cannot be edited safely."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ def server_in(text: str, slot: Slot) -> JsonObject | None:
     """The server in the slot, if there is one.
 
     Raises:
-        BrokenFileError: the text is not JSON, or not built as the host builds it.
+        BrokenFileError: the text is not JSON, or has another structure than the host's file.
     """
     found = _servers(_document(text, slot), slot).get(slot.name)
     return found if isinstance(found, dict) else None
@@ -51,7 +50,7 @@ def servers_in(text: str, servers_key: str, *, comments: bool) -> Mapping[str, J
     """All servers of a file, by name.
 
     Raises:
-        BrokenFileError: the text is not JSON, or not built as the host builds it.
+        BrokenFileError: the text is not JSON, or has another structure than the host's file.
     """
     if not text.strip():
         return {}
@@ -61,10 +60,10 @@ def servers_in(text: str, servers_key: str, *, comments: bool) -> Mapping[str, J
 
 
 def with_server(text: str, slot: Slot, entry: JsonObject) -> str:
-    """The text with this server in the slot; the same text when it stands there already.
+    """The text with this server in the slot; the same text if the slot holds the server already.
 
     Raises:
-        BrokenFileError: the text is not JSON, or not built as the host builds it.
+        BrokenFileError: the text is not JSON, or has another structure than the host's file.
     """
     if not text.strip():
         return json.dumps({slot.servers_key: {slot.name: entry}}, indent=_INDENT, ensure_ascii=False) + "\n"
@@ -76,10 +75,10 @@ def with_server(text: str, slot: Slot, entry: JsonObject) -> str:
 
 
 def without_server(text: str, slot: Slot) -> str:
-    """The text without the slot's server; the same text when it is not there.
+    """The text without the slot's server; the same text if the slot is empty.
 
     Raises:
-        BrokenFileError: the text is not JSON, or not built as the host builds it.
+        BrokenFileError: the text is not JSON, or has another structure than the host's file.
     """
     if not text.strip():
         return text
@@ -94,10 +93,10 @@ def without_server(text: str, slot: Slot) -> str:
 
 
 def with_input(text: str, inputs_key: str, asked: JsonObject, *, comments: bool) -> str:
-    """The text with an entry of what the host asks its user for; an entry with the same id is replaced.
+    """The text with an input, a value that the host asks its user for. It replaces an input with the same id.
 
     Raises:
-        BrokenFileError: the text is not JSON, or not built as the host builds it.
+        BrokenFileError: the text is not JSON, or has another structure than the host's file.
     """
     root = _document(text, Slot("", "", comments))
     listed = _listed(root, inputs_key)
@@ -119,10 +118,10 @@ def with_input(text: str, inputs_key: str, asked: JsonObject, *, comments: bool)
 
 
 def without_input(text: str, inputs_key: str, input_id: str, *, comments: bool) -> str:
-    """The text without the entry of this id; the same text when there is none, or only with a comment beside it.
+    """The text without the input of this id; the same text if there is none, or if a comment stands beside it.
 
     Raises:
-        BrokenFileError: the text is not JSON, or not built as the host builds it.
+        BrokenFileError: the text is not JSON, or has another structure than the host's file.
     """
     root = _document(text, Slot("", "", comments))
     listed, holder = _listed(root, inputs_key), root.member(inputs_key)
@@ -144,7 +143,7 @@ def without_input(text: str, inputs_key: str, input_id: str, *, comments: bool) 
 
 
 def _listed(root: JsonNode, key: str) -> list[JsonValue]:
-    assert isinstance(root.value, dict)  # _document has looked
+    assert isinstance(root.value, dict)  # `_document` has checked it
     listed = root.value.get(key)
     if listed is not None and not isinstance(listed, list):
         raise BrokenFileError(f"its {key} is {_kind(listed)}, not a list")
@@ -156,7 +155,7 @@ def _id_of(value: JsonValue) -> JsonValue:
 
 
 def _append(text: str, root: JsonNode, holder: JsonNode, value: JsonObject) -> str:
-    """Add an element behind the last one, with the same layout."""
+    """Add an element after the last one, with the same layout."""
     newline, unit, last = _newline(text), _unit(text, root), holder.elements[-1] if holder.elements else None
     outer = _indent_at(text, holder.start)
     inner = _indent_at(text, last.start) if last and _starts_line(text, last.start) else outer + unit
@@ -168,7 +167,7 @@ def _append(text: str, root: JsonNode, holder: JsonNode, value: JsonObject) -> s
 
 
 def _proved_as(edited: str, before: JsonNode, key: str, value: list[JsonValue], *, comments: bool) -> str:
-    assert isinstance(before.value, dict)  # _document has looked
+    assert isinstance(before.value, dict)  # `_document` has checked it
     if not _same(_document(edited, Slot("", "", comments)).value, {**before.value, key: value}):
         raise BrokenFileError("it is written in a way that cannot be edited safely")
     return edited
@@ -192,13 +191,13 @@ def _document(text: str, slot: Slot) -> JsonNode:
 
 
 def _servers(root: JsonNode, slot: Slot) -> JsonObject:
-    """All servers. Some hosts write null for none."""
+    """All servers. Some hosts write null if there are none."""
     servers = root.value.get(slot.servers_key) if isinstance(root.value, dict) else None
     return servers if isinstance(servers, dict) else {}
 
 
 def _what_is_wrong(text: str, exc: json.JSONDecodeError) -> str:
-    """Say where the error is. If only comments or trailing commas are wrong, say that."""
+    """The error and its place. Comments and trailing commas get their own message."""
     where = f"line {exc.lineno}, column {exc.colno}"
     try:
         parse_jsonc(text)
@@ -215,12 +214,12 @@ def _kind(value: object) -> str:
 
 
 def _same(one: object, other: object) -> bool:
-    """Whether two values are equal as JSON: 1 is not `true`, and the order of keys does not count."""
+    """Whether two values are equal as JSON: 1 is not `true`, and the order of keys does not matter."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _proved(edited: str, slot: Slot, before: JsonNode, servers: JsonObject) -> str:
-    assert isinstance(before.value, dict)  # _document has looked
+    assert isinstance(before.value, dict)  # `_document` has checked it
     if not _same(_document(edited, slot).value, {**before.value, slot.servers_key: servers}):
         raise BrokenFileError("it is written in a way that cannot be edited safely")
     return edited
@@ -244,7 +243,7 @@ def _replace(text: str, root: JsonNode, node: JsonNode, value: JsonValue) -> str
 
 
 def _insert(text: str, root: JsonNode, holder: JsonNode, key: str, value: JsonValue) -> str:
-    """Add a member behind the last one, with the same layout."""
+    """Add a member after the last one, with the same layout."""
     newline, unit = _newline(text), _unit(text, root)
     last = holder.members[-1] if holder.members else None
     outer = _indent_at(text, holder.start)
@@ -254,7 +253,7 @@ def _insert(text: str, root: JsonNode, holder: JsonNode, key: str, value: JsonVa
         kept = text[holder.start + 1 : holder.end - 1].rstrip()  # a comment, maybe
         return f"{text[: holder.start + 1]}{kept}{newline}{inner}{member}{newline}{outer}{text[holder.end - 1 :]}"
     end = last.node.end
-    if last.comma is not None:  # the new member follows it and ends with a comma, too
+    if last.comma is not None:  # the new member follows this comma, and ends with a comma too
         head, tail, member = text[: last.comma + 1], text[last.comma + 1 : holder.end - 1], member + ","
     else:
         head, tail = text[:end] + ",", text[end : holder.end - 1]
@@ -268,13 +267,14 @@ def _cut(text: str, holder: JsonNode, member: JsonMember) -> str:
     index = holder.members.index(member)
     start, end = member.start, member.node.end if member.comma is None else member.comma + 1
     before = holder.members[index - 1].comma if index else None
-    if member.comma is None and before is not None:  # the last of several: the comma before it goes
+    # Together with the last of several members, remove the comma before it.
+    if member.comma is None and before is not None:
         text, start, end = text[:before] + text[before + 1 :], start - 1, end - 1
     return _without_line(text, start, end)
 
 
 def _without_line(text: str, start: int, end: int) -> str:
-    """Cut a piece of the text, with the white space that would remain of its line."""
+    """Remove a piece of the text, together with its line if only white space would remain there."""
     line = text.rfind("\n", 0, start) + 1
     found = re.compile(r"[ \t]*\r?\n").match(text, end)
     if _starts_line(text, start) and found:
@@ -297,12 +297,12 @@ def _starts_line(text: str, at: int) -> bool:
 
 
 def _indent_at(text: str, at: int) -> str:
-    """The leading white space of the line at this position."""
+    """The indentation of the line at this position."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def _unit(text: str, root: JsonNode) -> str:
-    """One level of indentation, as the first member of the file shows it."""
+    """A level of indentation: that of the first member of the file."""
     first = root.members[0].start if root.members else None
     return (first is not None and _starts_line(text, first) and _indent_at(text, first)) or _INDENT

@@ -1,7 +1,7 @@
 """Makes the entry of a server in a host's file: a command that starts `mcp-a2a` in any folder, without a shell. Pure.
 
-A host may start the command with a short PATH and in another folder. Unless the host itself starts from a shell, it
-has none of the shell's variables. So the command and the files it names are absolute paths.
+A host may start the command in another folder and with a short PATH. Unless the host itself starts from a shell, it has
+none of the shell's variables. So the command and the files that it names are absolute paths.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _VERB_OF_FILES: Final = "serve"
 _STDIO: Final = "--stdio"
 
 SECRET_OPTIONS: Final = ("--bearer", "--api-key", "--header", "--cert")
-"""The options whose values are sent to every agent of an entry."""
+"""The options with credentials, which are sent to every agent of an entry."""
 _TAKING: Final = frozenset(
     {
         *SECRET_OPTIONS,
@@ -41,12 +41,12 @@ _TAKING: Final = frozenset(
 """The options of `expose` that take a value."""
 
 _YAML_TIMEOUT_SECONDS: Final = 300
-"""The timeout of an extension in Goose's own documentation."""
+"""The timeout in the examples of Goose's documentation."""
 
 
 @dataclass(frozen=True)
 class Exposed:
-    """The agents that a server exposes, and the options of `expose`."""
+    """The agents that a server exposes, with the options of `expose`."""
 
     urls: tuple[str, ...]
     bearer: str | None = None
@@ -55,21 +55,21 @@ class Exposed:
     trusted: tuple[str, ...] = ()
     """Further origins that may receive the credentials."""
     mapping: str | None = None
-    """The name of a mapping profile, or its file."""
+    """A mapping profile, by name or by file."""
     granularity: str | None = None
     answer_within_seconds: float | None = None
     allow_private: bool = False
     dialect: str | None = None
     """The version of A2A that the agents speak."""
     certificate: str | None = None
-    """The certificate that the agents are shown, as a file."""
+    """The file of our client certificate for the agents."""
     key: str | None = None
-    """The private key of the certificate."""
+    """The file of the certificate's private key."""
     ca: str | None = None
-    """The authorities that the agents' own certificates may come from."""
+    """The file of the authorities that may issue the agents' certificates."""
 
     def arguments(self, resolve: Callable[[str], str]) -> tuple[str, ...]:
-        """The words behind the command; `resolve` makes a file's path absolute."""
+        """The arguments of the command; `resolve` makes a file's path absolute."""
         options: list[str] = []
         if self.bearer is not None:
             options += ["--bearer", _absolute(self.bearer, resolve)]
@@ -97,7 +97,7 @@ class Exposed:
         return (_VERB, *options, *self.urls)
 
     def from_environment(self) -> list[str]:
-        """The variables that secrets are read from."""
+        """The environment variables that hold the secrets."""
         values = [
             self.bearer or "",
             self.api_key or "",
@@ -108,26 +108,26 @@ class Exposed:
 
 @dataclass(frozen=True)
 class Served:
-    """One MCP server of a configuration file."""
+    """An MCP server of a configuration file."""
 
     file: str
-    """Its path, absolute."""
+    """The absolute path of the file."""
     face: str
     """The name of the server in the file."""
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The words behind the command."""
+        """The arguments of the command."""
         return (_VERB_OF_FILES, self.file, _STDIO, self.face)
 
     @property
     def offers(self) -> tuple[str, ...]:
-        """Identifies the server among others: its file and its name there."""
+        """The identity of the server: its file and its name there."""
         return (self.file, self.face)
 
 
 def require_readable(exposed: Exposed, host: Host, asked: Container[str] = ()) -> None:
-    """Refuse texts that this host would not pass on unchanged. It asks its user for the variables in `asked`.
+    """Refuse values that this host would not pass on unchanged. The host asks its user for the variables in `asked`.
 
     Raises:
         UsageError: a secret is in a variable that the host does not see, or in a URL; or the host would take a text
@@ -157,8 +157,8 @@ def entry_for(
     variables: Sequence[str] = (),
     asked: Mapping[str, str] = MappingProxyType({}),
 ) -> JsonObject:
-    """The entry of a server in the host's file. The server reads secrets from `variables`; those in `asked` get the
-    values with which the host stands for what its user types."""
+    """The entry of a server in the host's file. The server reads secrets from `variables`. `asked` has the variables
+    whose values the user types, each with the host's placeholder for the value."""
     typed: JsonObject = {"type": "stdio"} if host.typed else {}
     passed_on = {name: host.variable.format(name) for name in variables if host.variable}
     named: JsonObject = {**passed_on, **asked}
@@ -167,7 +167,7 @@ def entry_for(
 
 
 def yaml_for(name: str, entry: JsonObject, host: Host) -> str:
-    """The block for the YAML file of a host. Its values are JSON, which is also YAML."""
+    """The block for a host's YAML file. The values are JSON, which is valid YAML."""
     lines = {
         "type": "stdio",
         "name": name,
@@ -182,10 +182,10 @@ def yaml_for(name: str, entry: JsonObject, host: Host) -> str:
 
 
 def installed_program(executable: PurePath, is_file: Callable[[PurePath], bool]) -> tuple[str, ...]:
-    """The words that start this installation: its own command, or its Python if there is no command.
+    """The command that starts this installation: `mcp-a2a`, or Python if there is no such command.
 
-    The command is beside Python, or on Windows in the folder `Scripts` there, unless the installation is an environment
-    of its own. Python gets `-P`, because a host may start it in a project with a folder named `bridge`.
+    The command is in the folder of Python, or on Windows possibly in its subfolder `Scripts`. Python gets `-P`, because
+    a host may start it in a project with a folder named `bridge`.
     """
     for name in (COMMAND, f"{COMMAND}.exe", f"Scripts/{COMMAND}.exe"):
         if is_file(command := executable.parent / name):
@@ -194,30 +194,30 @@ def installed_program(executable: PurePath, is_file: Callable[[PurePath], bool])
 
 
 def is_passing(executable: PurePath) -> bool:
-    """Whether `uvx` made this installation for a single run, in a cache that is cleaned now and then."""
+    """Whether `uvx` made this installation for a single run, in a cache that is cleaned occasionally."""
     return any(part.startswith("archive-v") for part in executable.parts)
 
 
 def offered_by(entry: JsonObject) -> tuple[str, ...] | None:
-    """What one of our entries offers: the URLs of agents, or a file and the server in it. None for other entries."""
+    """What an entry of ours offers: the URLs of agents, or a file and a server in it. None for other entries."""
     return urls_of(entry) or file_of(entry)
 
 
 def urls_of(entry: JsonObject) -> tuple[str, ...] | None:
-    """The URLs of the agents that an entry exposes; None when the entry does not start `mcp-a2a expose`."""
+    """The URLs of the agents that an entry exposes; None if the entry does not start `mcp-a2a expose`."""
     words = _words_behind(_VERB, entry)
     return None if words is None else tuple(words[at] for at in _places_of_urls(words))
 
 
 def with_urls(entry: JsonObject, urls: Sequence[str]) -> JsonObject:
-    """An entry that exposes further agents, with the options that it has."""
+    """An entry that exposes further agents, with the same options."""
     arguments = entry["args"]
     assert isinstance(arguments, list)
     return {**entry, "args": [*arguments, *urls]}
 
 
 def without_urls(entry: JsonObject, is_meant: Callable[[str], bool]) -> JsonObject:
-    """An entry that exposes agents, without those that are meant."""
+    """An entry that exposes agents, without the agents for whose URL `is_meant` is true."""
     words, arguments = _words_behind(_VERB, entry) or (), entry["args"]
     assert isinstance(arguments, list)
     first = len(arguments) - len(words)
@@ -226,24 +226,24 @@ def without_urls(entry: JsonObject, is_meant: Callable[[str], bool]) -> JsonObje
 
 
 def options_of(entry: JsonObject) -> tuple[tuple[str, str], ...]:
-    """The options with values of an entry that exposes agents: what holds for all of its agents."""
+    """The options with values of an entry that exposes agents. They apply to all its agents."""
     return options_in(_words_behind(_VERB, entry) or ())
 
 
 def options_in(words: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """The options with values among the words behind `expose`."""
+    """The options with values among the arguments of `expose`."""
     return tuple((words[at], words[at + 1]) for at in range(len(words) - 1) if words[at] in _TAKING)
 
 
 def _places_of_urls(words: Sequence[str]) -> Iterator[int]:
-    """The places of the agents' URLs: of words that look so, and are no option's value."""
+    """The indexes of the agents' URLs: words that look like URLs and are no option's value."""
     for at, word in enumerate(words):
         if word.startswith(("http://", "https://")) and (at == 0 or words[at - 1] not in _TAKING):
             yield at
 
 
 def file_of(entry: JsonObject) -> tuple[str, ...] | None:
-    """The configuration file that an entry serves, and the server in it; None for other entries."""
+    """The configuration file and the server that an entry serves; None for other entries."""
     match _words_behind(_VERB_OF_FILES, entry):
         case (file, option, face) if option == _STDIO:
             return Served(file, face).offers

@@ -1,7 +1,7 @@
-"""Reads and writes a host's file: completely, with a backup, and never over a change by another program.
+"""Reads and writes a host's file: atomically, with a backup, and never over a change by another program.
 
-A host's file may hold secrets, so only its owner can read a backup, or a new file of the user. A link stays a link: the
-file behind it is written.
+A host's file may hold secrets, so only its owner can read a backup, or a new file of the user. A symbolic link stays:
+the file that it leads to is written.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from bridge.local.private_files import HAS_MODES, STATE_BYTES, change_mode, pati
 _OWNER_ONLY: Final = 0o600
 _SHARED: Final = 0o644
 _BOM: Final = b"\xef\xbb\xbf"
-"""The mark with which some Windows editors begin a file."""
+"""The byte order mark with which some Windows editors begin a file."""
 
 MOST_BACKUPS: Final = 5
-"""The backups of one file that are kept. The oldest are deleted first."""
+"""The most backups of a file. The oldest are deleted first."""
 
 _STAMP: Final = re.compile(r"\.(\d{8}T\d{6})(?:-(\d+))?\.bak")
-"""The end of a backup's name: the time of the backup, and a number if there are several of one second."""
+"""The end of a backup's name: the time of the backup, and a number if there are several in the same second."""
 
 
 @dataclass(frozen=True)
 class HostFile:
-    """A host's file as it was read. A missing file is empty."""
+    """A host's file at the time of reading. A missing file has no content."""
 
     path: Path
     content: bytes | None
@@ -61,13 +61,13 @@ def read(path: Path) -> HostFile:
 
 
 def write(file: HostFile, text: str, now: datetime, *, shared: bool = False) -> Path | None:
-    """Replace the text that was read; return the path of the backup, or None if there was no file.
+    """Replace the text of a file; return the path of the backup, or None if there was no file.
 
     At most `MOST_BACKUPS` backups of the file are kept.
 
     Args:
         now: the time in the backup's name.
-        shared: whether others may read a new file. An existing file keeps its permissions.
+        shared: whether other users may read a new file. An existing file keeps its permissions.
 
     Raises:
         UsageError: the folder cannot be written, or the file has changed since it was read.
@@ -139,7 +139,7 @@ def _forget_old_backups(target: Path) -> None:
 
 
 def _write_beside(target: Path, content: bytes, mode: int) -> Path:
-    """Write the new content into the same folder, so that one step replaces the file."""
+    """Write the new content to a temporary file in the same folder, so that a rename can replace the target."""
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".new")
     written = Path(name)
     try:

@@ -1,9 +1,8 @@
-"""Where each host keeps its MCP servers, on each system. Pure but for `this_machine`: the system, the home folder and
-the environment are arguments, and paths are written as on that system.
+"""Where each host keeps its MCP servers, on each system. Pure except `this_machine`: the system, the home folder and
+the environment are arguments, and paths have the form of that system.
 
-One table, `HOSTS`, holds all facts about hosts. A place is a file, and signs which show that the host is installed: a
-host that was never started has none of them. If a host has several places, the first place with a sign counts, or the
-last place if there is no sign.
+The table `HOSTS` holds all facts about hosts. A place is a file with signs, paths that exist if the host is installed.
+If a host has several places, the first place with an existing sign counts, or the last place if there is no sign.
 
 Sources, all of 2026: code.claude.com/docs/en/mcp, modelcontextprotocol.io/docs/develop/connect-local-servers,
 cursor.com/docs/mcp, code.visualstudio.com/docs/agents/reference/mcp-configuration, zed.dev/docs/ai/mcp,
@@ -37,14 +36,14 @@ class InstallScope(StrEnum):
     """The users for whom a server is added."""
 
     USER = "user"
-    """This person, in every project."""
+    """This user, in every project."""
     PROJECT = "project"
-    """Everybody who works in the current folder."""
+    """Everyone who works in the current folder."""
 
 
 @dataclass(frozen=True)
 class Template:
-    """A file, and the signs that its host is installed. `{NAME}` stands for a folder of `_FOLDERS`."""
+    """A file, and the signs that its host is installed. `{NAME}` stands for a folder from `_FOLDERS`."""
 
     file: str
     signs: tuple[str, ...]
@@ -58,24 +57,25 @@ class Host:
     servers_key: str = "mcpServers"
     """The key of the servers in the host's file."""
     typed: bool = True
-    """Whether an entry has a `type`, which is `stdio`."""
+    """Whether an entry has the field `type`, with the value `stdio`."""
     comments: bool = False
     """Whether the host reads comments and trailing commas."""
     from_shell: bool = False
-    """Whether the host starts from a shell, so that its servers see the shell's variables."""
+    """Whether the host starts from a shell, so that its servers get the shell's variables."""
     variable: str = ""
-    """How an entry's `env` refers to a shell variable, with `{}` for the name, if the host passes on only these."""
+    """The reference to a shell variable in an entry's `env`, with `{}` for the name, if the host passes on only
+    variables that `env` names; else empty."""
     reserved: str = "${"
-    """The text that begins a variable anywhere in the host's file."""
+    """The text that begins a reference to a variable in the host's file."""
     inputs_key: str = ""
-    """The key of the list of what the host asks its user for and then keeps as secrets; empty if it has none."""
+    """The key of the inputs, which the host asks its user for and keeps as secrets; empty if it has none."""
     is_yaml: bool = False
-    """Whether the file is YAML, which is not edited: the user is told what to add."""
+    """Whether the file is YAML. YAML is not edited; the user is told what to add."""
     user: Mapping[System, tuple[Template, ...]] = field(default_factory=dict)
     project: tuple[str, ...] = ()
     """The path of the file below a project's folder; empty if the host has none."""
     afterwards: str = ""
-    """What the user does so that the host sees the change."""
+    """What the user must do so that the host sees the change."""
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,10 @@ _FOLDERS: Final[Mapping[System, Mapping[str, tuple[str | None, str]]]] = {
         "claude": ("CLAUDE_CONFIG_DIR", "{home}"),
     },
 }
-"""The environment variable of each folder, and the default when the variable is not set."""
+"""The environment variable of each folder, and the default if the variable is not set."""
 
 _CLAUDE_PACKAGE: Final = "{local}/Packages/Claude_pzs8sxrjxfjjc"
-"""Claude Desktop as a Windows package (since February 2026): the hash is of its publisher, and stays."""
+"""Claude Desktop as a Windows package (since February 2026). The hash belongs to the publisher, and never changes."""
 
 
 def _everywhere(*templates: Template) -> Mapping[System, tuple[Template, ...]]:
@@ -208,40 +208,40 @@ DESKTOP_PATH: Final[Mapping[System, str | None]] = {
     System.WINDOWS: None,
     System.LINUX: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 }
-"""The PATH of programs that are started from the desktop; None where it is the same as in a shell."""
+"""The PATH of programs started from the desktop; None if it is the same as in a shell."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine whose places are asked for."""
+    """The machine for which places are determined."""
 
     system: System
     home: str
     environment: Mapping[str, str] = field(repr=False)
 
     def path(self, *parts: str) -> PurePath:
-        """A path as this system writes it."""
+        """A path in the form of this system."""
         return (PureWindowsPath if self.system is System.WINDOWS else PurePosixPath)(*parts)
 
 
 def this_machine() -> Machine:
-    """The machine on which this runs."""
+    """The machine on which this process runs."""
     return Machine(system_of(sys.platform), str(Path.home()), os.environ)
 
 
 def system_of(platform: str) -> System:
-    """The system that `sys.platform` names. All others keep their files as Linux does."""
+    """The system that `sys.platform` names. Unknown systems are treated as Linux."""
     return System(platform) if platform in tuple(System) else System.LINUX
 
 
 def desktop_environment(machine: Machine) -> dict[str, str]:
-    """The variables of a program that is started from the desktop, as far as they differ from those of a shell."""
+    """The environment variables that differ between a program started from the desktop and a shell."""
     path = DESKTOP_PATH[machine.system]
     return {"HOME": machine.home} | ({"PATH": path} if path else {})
 
 
 def user_places(host: Host, machine: Machine) -> tuple[HostFilePlace, ...]:
-    """The places of a host's servers for this user, the likeliest first."""
+    """The places of a host's servers for this user, most likely first."""
     folders = {"home": machine.home}
     for name, (variable, otherwise) in _FOLDERS[machine.system].items():
         folders[name] = machine.environment.get(variable or "") or otherwise.format_map(folders)
@@ -255,7 +255,7 @@ def user_places(host: Host, machine: Machine) -> tuple[HostFilePlace, ...]:
 
 
 def found_place(host: Host, machine: Machine, exists: Callable[[PurePath], bool]) -> HostFilePlace | None:
-    """The place of a host that is there; None when nothing shows that it is."""
+    """The place of an installed host; None if no sign shows that it is installed."""
     return next((place for place in user_places(host, machine) if any(map(exists, place.signs))), None)
 
 
@@ -263,7 +263,7 @@ def project_place(host: Host, folder: PurePath) -> HostFilePlace:
     """The place of a host's servers for the project in a folder.
 
     Raises:
-        UsageError: the host has no servers of projects.
+        UsageError: the host has no servers for projects.
     """
     if not host.project:
         raise UsageError(f"{host.title} has no servers of a project: leave out --scope, or give --scope user")

@@ -1,4 +1,4 @@
-"""Where a server finds a secret that its user typed: in the host, which keeps it, or in a private file."""
+"""Where a server finds a secret that the user typed: in the host, or in a private file."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from bridge.local.private_files import write_privately
 from bridge.text.jsonvalues import JsonObject
 
 FOLDER: Final = "tokens"
-"""The folder of tokens in the folder for state."""
+"""The folder for tokens below the state folder."""
 
 
 def kept_in_file(folder: Path, name: str, token: str) -> Path:
-    """Write a token into a file that only this user can read. Another token in a file of that name stays.
+    """Write a token into a file that only this user can read. If a file of that name has another token, the new file
+    gets a number.
 
     Raises:
         UsageError: the file cannot be written.
@@ -35,17 +36,17 @@ def kept_in_file(folder: Path, name: str, token: str) -> Path:
 
 
 def files_in(folder: Path) -> frozenset[Path]:
-    """The files with tokens in a folder."""
+    """The token files in a folder."""
     return frozenset(folder.iterdir()) if folder.is_dir() else frozenset()
 
 
 def variable_for(name: str) -> str:
-    """The variable in which a server of this name gets its token."""
+    """The environment variable with the token of a server of this name."""
     return f"{re.sub(r'[^A-Z0-9]', '_', name.upper())}_TOKEN"
 
 
 def input_for(name: str) -> JsonObject:
-    """What VS Code asks its user for, and keeps: the token of a server of this name.
+    """The input with which VS Code asks its user for the token of a server of this name, and keeps it.
 
     Source: code.visualstudio.com/docs/agents/reference/mcp-configuration, input variables.
     """
@@ -58,12 +59,12 @@ def input_for(name: str) -> JsonObject:
 
 
 def input_value(input_id: object) -> str:
-    """The text that VS Code replaces by what its user typed."""
+    """The placeholder that VS Code replaces with the text that its user typed."""
     return f"${{input:{input_id}}}"
 
 
 def inputs_in(server: JsonObject) -> Mapping[str, str]:
-    """The ids of the inputs that the variables of an entry stand for, by variable."""
+    """The ids of the inputs in the `env` of an entry, by variable."""
     named = server.get("env")
     values = named if isinstance(named, dict) else {}
     found = {name: re.fullmatch(r"\$\{input:(.+)\}", str(value)) for name, value in values.items()}
