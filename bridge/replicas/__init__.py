@@ -1,1 +1,1 @@
-"""How the replicas of one store reach each other, and prove who they are."""
+"""How the replicas on one store reach each other, and prove their identity."""

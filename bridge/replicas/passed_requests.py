@@ -1,8 +1,8 @@
-"""Requests that one replica passes on to another: how the other one knows them. Pure; time is an argument.
+"""Marks requests that a replica passes on to another replica, and accepts such requests. Pure; time is an argument.
 
-The header of a hop names what it covers, when it was made, and a nonce, and proves that by a key that only the replicas
-have. It is valid for a short while, and once. It says nothing about who calls: the replica that takes the hop asks the
-caller's own headers for that.
+The header of a passed request has the receiver's epoch, the time, a nonce and a digest of the body, and a proof of them
+and of the request with a key that only the replicas have. It is valid once, for a short time. It does not identify the
+caller: the receiving replica authenticates the caller by the caller's own headers.
 
     Mcp-A2a-Hop: EPOCH.MILLISECONDS.NONCE.BODY.PROOF
 """
@@ -18,15 +18,15 @@ from typing import Final
 from bridge.replicas.proofs import ProofPurpose, Proofs
 
 PASSED_HEADER: Final = "mcp-a2a-hop"
-"""The header of a request that was passed on. In an answer it says that the hop was not accepted."""
+"""The header of a passed request. In an answer it says that the passed request was not accepted."""
 
 REFUSED_HOP: Final = "refused"
 
 SHOWN_BEFORE: Final = "mcp-a2a-shown"
-"""The header of a hop for what the client's connection has shown. It counts only with the proof of a hop."""
+"""The header of a passed request with the identities of the client's certificate. It counts only if the proof holds."""
 
 VALID_SECONDS: Final = 30.0
-"""How long a passed request is valid, and how far its time may lie ahead."""
+"""How long a passed request is valid, and how far in the future its time may be."""
 
 MAX_NONCES: Final = 200_000
 """The most nonces that are remembered, enough for 3,000 requests a second. Further requests are refused. Only replicas
@@ -39,56 +39,56 @@ _HEADER: Final = re.compile(
 
 
 class NotPassedError(Exception):
-    """A hop is not accepted. `str()` says why, for the log."""
+    """A passed request is not accepted. `str()` says why, for the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassedRequest:
-    """What a hop covers of its request, besides the body."""
+    """The parts of a passed request that its proof covers, besides the body."""
 
     verb: str
     path: str
-    """The path of the face, whatever stands before it."""
+    """The path of the endpoint, without a prefix."""
     session: str
-    """The id of the session, as the client has it."""
+    """The id of the session, as the client sent it."""
     shown: str = ""
-    """What the client's connection has shown, as `SHOWN_HEADER` has it; only the first replica knows."""
+    """The identities of the client's certificate, as in `SHOWN_HEADER`; only the first replica knows them."""
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptedRequest:
-    """A hop that a replica made just now."""
+    """A passed request whose header was accepted."""
 
     epoch: int
-    """The replica that it is meant for."""
+    """The epoch of the receiving replica."""
     body_digest: bytes
 
     def fits(self, body: bytes) -> bool:
-        """Whether this is the body that was passed on."""
+        """Whether `body` is the body that the proof covers."""
         return sha256(body).digest() == self.body_digest
 
 
 class PassedHeaders:
-    """Makes the headers of hops, and accepts those of others."""
+    """Makes the headers of passed requests, and accepts those of other replicas."""
 
     def __init__(self, proofs: Proofs, max_nonces: int = MAX_NONCES) -> None:
         self._proofs = proofs
         self._max_nonces = max_nonces
         self._seen: dict[str, int] = {}
-        """The nonces, and when their hops were accepted, the oldest first."""
+        """The nonces, each with the time at which it was accepted, oldest first."""
 
     def header(self, epoch: int, request: PassedRequest, body: bytes, now_seconds: float) -> str:
-        """The header of a hop to this epoch."""
+        """The header for passing a request to the replica with this epoch."""
         at_ms, nonce = round(now_seconds * 1000), secrets.token_hex(_NONCE_BYTES)
         digest = sha256(body).digest()
         proof = self._proofs.proof(ProofPurpose.HOP, *_said(epoch, at_ms, nonce, digest, request))
         return f"{epoch}.{at_ms}.{nonce}.{digest.hex()}.{proof.hex()}"
 
     def accept(self, header: str, request: PassedRequest, now_seconds: float) -> AcceptedRequest:
-        """Accept a hop, once.
+        """Accept the header of a passed request, once.
 
         Raises:
-            NotPassedError: no replica made it, or not for this request; or it is too old, or came before.
+            NotPassedError: no replica made the header for this request, or it is too old or was used before.
         """
         found = _HEADER.fullmatch(header)
         if found is None:
@@ -105,7 +105,7 @@ class PassedHeaders:
         return AcceptedRequest(epoch, digest)
 
     def _remember(self, nonce: str, now_ms: int) -> None:
-        """Note a nonce for as long as a hop with it may be valid."""
+        """Remember a nonce as long as a request with it may be valid."""
         while self._seen and now_ms - next(iter(self._seen.values())) > 2 * VALID_SECONDS * 1000:
             del self._seen[next(iter(self._seen))]
         if nonce in self._seen:

@@ -1,8 +1,8 @@
-"""Proofs that something was said by a holder of the bridge's keys: what replicas tell each other through others' hands.
+"""Proofs that a holder of the bridge's keys made a statement, for statements that replicas exchange over other systems.
 
 A proof is made with the first key of a ring, and holds for every replica that has this key anywhere in its ring. Each
-purpose has its own key, derived from the secret by HKDF, so that a proof for one purpose is none for another. A proof
-shows nothing of what was said.
+purpose has its own key, derived from the secret by HKDF, so that a proof for one purpose is invalid for another. A
+proof reveals nothing about the statement.
 """
 
 from __future__ import annotations
@@ -17,45 +17,44 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 
 class ProofPurpose(Enum):
-    """What is proved."""
+    """The statement that a proof is about."""
 
     HOP = "hop"
-    """That a request was passed on by a replica."""
+    """A replica has passed on this request."""
     ADDRESS = "replica address"
-    """That a replica has an address."""
+    """A replica has this address."""
     COMMAND = "command"
-    """That a replica asks something of another one."""
+    """A replica sends this command to another replica."""
     PLAN = "plan"
-    """Which plan a replica serves: a digest that only a holder of the key can compare."""
+    """A replica serves this plan. Only a holder of the key can compare such digests."""
     LISTING = "listing of a tool server"
-    """Of which tool server a listing is, and that a replica has kept it."""
+    """A replica has stored this listing of this tool server."""
     AUDIT = "audit"
-    """Which plan was in force, and which principal called: digests in an audit, for holders of the key to compare."""
+    """This plan was in force, or this principal called. Holders of the key compare such digests in an audit."""
 
 
 class Proofs:
     """Makes and checks proofs."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
-        """`keys` is not empty. They are judged where handles are sealed with them."""
+        """`keys` is not empty. `Seal` checks the length of the keys."""
         self._keys = {purpose: [_derived(key, purpose) for key in keys] for purpose in ProofPurpose}
 
     def proof(self, purpose: ProofPurpose, *said: bytes) -> bytes:
-        """The proof that all of this was said."""
+        """The proof of a statement, given in parts."""
         return _mac(self._keys[purpose][0], said)
 
     def proofs(self, purpose: ProofPurpose, *said: bytes) -> frozenset[bytes]:
-        """A proof by each key. Two replicas that said the same have one in common if their rings have a key in
-        common."""
+        """A proof with each key. The proofs of a statement by two replicas overlap if their rings have a common key."""
         return frozenset(_mac(key, said) for key in self._keys[purpose])
 
     def holds(self, proof: bytes, purpose: ProofPurpose, *said: bytes) -> bool:
-        """Whether a holder of one of the keys said all of this."""
+        """Whether a proof of this statement was made with one of the keys."""
         return any(hmac.compare_digest(proof, _mac(key, said)) for key in self._keys[purpose])
 
 
 def _mac(key: bytes, said: Iterable[bytes]) -> bytes:
-    """Of the parts with their lengths, so that no part can pass as the end of another."""
+    """The MAC of the parts. Each part goes in with its length, so that no part can pass as the end of another."""
     whole = b"".join(len(part).to_bytes(8, "big") + part for part in said)
     return hmac.digest(key, whole, sha256)
 

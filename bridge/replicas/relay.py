@@ -1,7 +1,7 @@
-"""Passes a request on to another replica, and its answer back, as it comes.
+"""Passes a request on to another replica, and streams the answer back.
 
-The answer is not buffered, not changed, and not followed anywhere: a redirect is an answer like any other. No proxy of
-the environment is asked, since replicas are in one network.
+The answer is neither buffered nor changed, and redirects are not followed. The proxy of the environment is not used,
+because replicas are in the same network.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bridge.http.client import HeaderLine
 from bridge.replicas.replica_address import ReplicaAddress
 
 _KEPT_SECONDS: Final = 2.0
-"""How long an idle connection is kept: shorter than any server of ours keeps it."""
+"""How long an idle connection is kept: shorter than our own servers keep it."""
 _KEPT_MOST: Final = 20
 
 _OF_ONE_CONNECTION: Final = frozenset(
@@ -38,19 +38,19 @@ _OF_ONE_CONNECTION: Final = frozenset(
         b"upgrade",
     }
 )
-"""The headers that are about one connection (RFC 9110 section 7.6.1)."""
+"""The headers that concern only one connection (RFC 9110 section 7.6.1)."""
 _OURS: Final = frozenset({b"host", b"content-length", b"expect"})
-"""The headers of a request that are made anew."""
+"""The headers of a request that are not passed on, because they are set again."""
 _OF_THE_SERVER: Final = frozenset({b"date", b"server"})
-"""The headers of an answer that our own server adds, too."""
+"""The headers of an answer that are not passed on, because our own server adds them."""
 
 
 class UnreachableReplicaError(Exception):
-    """A replica gave no answer: it could not be reached, or was silent."""
+    """A replica could not be reached, or gave no answer in time."""
 
 
 class BrokenRelayError(Exception):
-    """The answer of a replica broke off."""
+    """The answer of a replica was cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,12 @@ class RelayedRequest:
     verb: str
     path: str
     headers: Iterable[HeaderLine]
-    """The caller's own headers, and the hop's."""
+    """The headers of the caller, and those of the passed request."""
     body: bytes = b""
 
 
 class RelayedAnswer:
-    """An answer whose head has come."""
+    """An answer whose head has arrived."""
 
     def __init__(self, response: httpcore2.Response) -> None:
         self._response = response
@@ -74,17 +74,17 @@ class RelayedAnswer:
             "status": response.status,
             "headers": _end_to_end(response.headers, _OF_THE_SERVER),
         }
-        """The head, as ASGI has it."""
+        """The head as an ASGI message."""
 
     def header(self, name: bytes) -> bytes:
-        """The value of a header; empty if it is not there."""
+        """The value of a header; empty if there is none."""
         return next((value for key, value in self.start["headers"] if key == name), b"")
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body, as it comes.
+        """Yield the body as it arrives.
 
         Raises:
-            BrokenRelayError: it broke off.
+            BrokenRelayError: the body was cut off.
         """
         try:
             async for chunk in self._response.aiter_stream():
@@ -102,7 +102,7 @@ class Relay:
 
     @cached_property
     def _pool(self) -> httpcore2.AsyncConnectionPool:
-        # As many connections as there are requests to pass on: those are bounded where they come in.
+        # Without a bound on connections: the requests to pass on are bounded where they arrive.
         return httpcore2.AsyncConnectionPool(
             ssl_context=self._ssl,
             max_connections=None,
@@ -122,7 +122,7 @@ class Relay:
 
     @asynccontextmanager
     async def answer(self, address: ReplicaAddress, request: RelayedRequest) -> AsyncIterator[RelayedAnswer]:
-        """Pass a request on. The context has the answer once its head has come.
+        """Pass a request on. The context yields the answer when its head has arrived.
 
         Raises:
             UnreachableReplicaError: the replica cannot be reached, or does not answer.
@@ -162,7 +162,7 @@ def _made(address: ReplicaAddress, request: RelayedRequest) -> httpcore2.Request
 
 
 def _end_to_end(headers: Iterable[HeaderLine], but: frozenset[bytes]) -> list[HeaderLine]:
-    """The headers that are not about one connection, without some others."""
+    """The end-to-end headers, except `but`."""
     lines = [(name.lower(), value) for name, value in headers]
     named = b",".join(value for name, value in lines if name == b"connection").lower().split(b",")
     left_out = _OF_ONE_CONNECTION | but | {name.strip() for name in named}
@@ -170,7 +170,7 @@ def _end_to_end(headers: Iterable[HeaderLine], but: frozenset[bytes]) -> list[He
 
 
 class _HostsAndSockets(httpcore2.AnyIOBackend):
-    """Connects to a host, or to a socket, whose path stands in the place of the host."""
+    """Connects to a host, or to a unix socket if the host is a path."""
 
     async def connect_tcp(
         self,

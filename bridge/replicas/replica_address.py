@@ -1,4 +1,4 @@
-"""Where the other replicas of a bridge reach one: over HTTP, or at a socket of the same machine."""
+"""The address of a replica for the other replicas: an HTTP URL, or a unix socket on the same machine."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from typing import Final, Self
 from urllib.parse import urlsplit
 
 UNIX: Final = "unix:"
-"""What an address of a socket begins with. Its path follows."""
+"""The prefix of a socket's address, followed by its path."""
 
 MAX_SOCKET_BYTES: Final = 103
-"""The longest path of a socket. Linux takes 107 bytes, macOS 103."""
+"""The longest path of a socket. Linux allows 107 bytes, macOS 103."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaAddress:
-    """An address, taken apart."""
+    """A parsed address."""
 
     text: str
-    """The address as it is written: `unix:/PATH`, or the URL that the path of a face is put behind."""
+    """The address as written: `unix:/PATH`, or the URL to which the path of an endpoint is appended."""
     is_secure: bool
-    """Whether it is spoken to over TLS."""
+    """Whether it uses TLS."""
     host: str
-    """The host; of a socket its path, which no host can be spelled like."""
+    """The host, or the path of a socket, which begins with a slash as no host does."""
     port: int | None
     base_path: str
-    """What stands before the path of a face. It does not end with a slash."""
+    """The prefix of the paths of endpoints, without a trailing slash."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The address that a text stands for.
+        """Parse an address.
 
         Raises:
-            ValueError: it stands for none.
+            ValueError: the text is no address; the message says why.
         """
         if not text.isascii():
             raise ValueError("it holds letters that no host has")
@@ -51,7 +51,7 @@ class ReplicaAddress:
 
     @property
     def authority(self) -> str:
-        """The Host of a request to it."""
+        """The Host header of a request to this address."""
         if self.host.startswith("/"):
             return "localhost"
         name = f"[{self.host}]" if ":" in self.host else self.host
