@@ -351,10 +351,8 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         self.transport.write(refusal.answer)
         self._connections.refused(self)
-        if (
-            not self.transport.can_write_eof()
-        ):  # TLS cannot close one direction: the peer closes the connection, or the drain ends it
-            return
+        if not self.transport.can_write_eof():
+            return  # TLS cannot close one direction: the peer closes the connection, or the drain ends it
         try:
             self.transport.write_eof()
         except OSError:  # the peer has gone, and asyncio has not noticed yet

@@ -211,9 +211,8 @@ class Writer:
         return items, False
 
     def _tell(self, answers: _Answers | None) -> None:
-        with suppress(
-            RuntimeError
-        ):  # the loop was closed before the writer, so nothing waits for the answers
+        # RuntimeError: the loop was closed before the writer, so nothing waits for the answers.
+        with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._answers.put_nowait, answers)
 
     def _keep(self, batch: Sequence[_Submitted]) -> list[_Answer]:
