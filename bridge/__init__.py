@@ -1,8 +1,8 @@
 """mcp-a2a: a bridge between the Model Context Protocol and the Agent2Agent protocol.
 
 As a library: `load` reads a configuration file and `loads` a text or a dict, `open` runs the configuration as an ASGI
-application, which another application may mount, and `bridge.testing` calls an agent in memory. `bridge.errors` has
-what they raise. Everything else is private.
+application, which another application may mount, and `bridge.testing` calls an agent in memory. They raise the errors
+in `bridge.errors`. Everything else is private.
 
     config = bridge.load("bridge.toml")
     async with bridge.open(config) as app:
@@ -34,14 +34,14 @@ def load(
     *,
     servers: Mapping[str, ServerObject] | None = None,
 ) -> LoadedConfig:
-    """Read a configuration file, with its profiles and secrets. Nothing is started.
+    """Read a configuration file, with its profiles and secrets, without starting anything.
 
-    `servers` are tool servers of this process, by the names of their tables in `[tool_servers]`: objects of the MCP SDK
-    (`MCPServer`, or a low-level `Server`). An object stands in for the command or the URL of its table, and the limits
-    of the table stay. Without a table the server is added.
+    `servers` are tool servers in this process, objects of the MCP SDK (`MCPServer`, or a low-level `Server`), by the
+    names of their tables in `[tool_servers]`. An object replaces the command or the URL of its table, and the limits of
+    the table apply. An object without a table is added.
 
     Raises:
-        bridge.errors.ConfigError: the file has errors; the message lists all of them with their places.
+        bridge.errors.ConfigError: the file has errors; the message lists all errors with their places.
         bridge.errors.UsageError: an object is no server of the MCP SDK.
     """
     from bridge.config.load import load as load_file  # the command line imports this package for its version
@@ -55,12 +55,12 @@ def loads(
     *,
     servers: Mapping[str, ServerObject] | None = None,
 ) -> LoadedConfig:
-    """Read a configuration that no file holds: the text of one, or its tables as a dict.
+    """Read a configuration from a text, or from its tables as a dict.
 
-    Relative paths begin in the current folder. `servers` is as for `load`.
+    Relative paths start in the current folder. `servers` is as for `load`.
 
     Raises:
-        bridge.errors.ConfigError: the configuration has errors. For a dict the message shows them in its TOML.
+        bridge.errors.ConfigError: the configuration has errors. For a dict the message shows them as TOML.
         bridge.errors.UsageError: an object is no server of the MCP SDK.
     """
     from bridge.config.load import load_text
@@ -73,13 +73,13 @@ def loads(
 def open(  # noqa: A001
     config: LoadedConfig, *, own_url: str | None = None
 ) -> AbstractAsyncContextManager[ASGIApp]:
-    """Run a configuration while the context is open; give the application that serves it.
+    """Run a configuration while the context is open, and return the application that serves it.
 
     The application has no lifespan of its own: open this context in the lifespan of the application that mounts it,
-    or in a fixture. The context may be left by another task than entered it, since a task of its own holds the bridge.
-    `host` and `port` of `[bridge]` are ignored, because the surrounding application listens. `own_url` is the URL at
-    which this process reaches the application, with its mount path. Only an MCP server made of agents that the same
-    file publishes needs `own_url`.
+    or in a fixture. A task of its own runs the bridge, so a different task may leave the context. `host` and `port` of
+    `[bridge]` are ignored, because the surrounding application listens. `own_url` is the URL, with the mount path, at
+    which this process reaches the application. It is needed only if an MCP server exposes agents that the same file
+    publishes.
 
     Raises:
         bridge.errors.PeerError: a tool server is down, and its `fail` is `closed`.

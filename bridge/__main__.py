@@ -3,7 +3,7 @@
 import os
 import sys
 
-# With `-m` and without `-P`, Python looks for every module in the current folder first, which may be anybody's.
+# With `-m` and without `-P`, Python imports from the current folder first, which may belong to anyone.
 if not sys.flags.safe_path and sys.path[0] == os.getcwd():
     del sys.path[0]
 

@@ -1,6 +1,4 @@
-"""Waiting in one event loop: for a signal that recurs, for a slot, for another task with the same key, and before
-another try.
-"""
+"""Waits in an event loop: for a recurring signal, for a slot, for another task with the same key, or before a retry."""
 
 from __future__ import annotations
 
@@ -21,18 +19,18 @@ from bridge.errors import BusyError
 
 ResultT = TypeVar("ResultT")
 KeyT = TypeVar("KeyT", bound=Hashable)
-"""Names a tool, or work that one task at a time may do."""
+"""Names a tool, or work that only one task at a time may do."""
 
 JITTER: Final = 0.2
-"""The share of a pause that jitter may take away."""
-_CHANCE: Final = Random()  # noqa: S311 - no secret is made of it
-"""One generator for all loops. To make one is slower than all other work of a loop that never has to pause."""
+"""The fraction of a pause that jitter may remove."""
+_CHANCE: Final = Random()  # noqa: S311 - no secret is made from it
+"""The generator for all loops. Making a generator would be the slowest part of a loop that never pauses."""
 
 
 class Signal:
     """An event that recurs: each `tell` wakes the tasks that wait at that moment.
 
-    Usually no task waits. So an `anyio.Event` exists only while one does.
+    Usually no task waits, so an `anyio.Event` exists only while a task does.
     """
 
     __slots__ = ("_next",)
@@ -59,10 +57,10 @@ class Signal:
 
 
 class SlowWork(Exception):
-    """Some pure work has used up the time that it may take on the loop. `finish` does the rest of it in a worker.
+    """Pure work has used up its time on the loop. `finish` does the rest in a worker thread.
 
     An async caller catches this error, runs `finish` in a worker, and calls the same function again, which finds the
-    work done. So a function that may raise this error changes nothing before it does.
+    result. So a function that may raise this error must change nothing before it raises.
     """
 
     def __init__(self, finish: Callable[[], None], forget: Callable[[], object]) -> None:
@@ -74,18 +72,18 @@ class SlowWork(Exception):
 
 
 SLOW_MOST: Final = 30
-"""How often one call may go on in a worker."""
+"""How often a call may continue in a worker."""
 _TURN_SECONDS: Final = 10.0
-"""How long one waits for the worker."""
+"""How long a call waits for the worker."""
 _worker: Final = RunVar[anyio.CapacityLimiter]("the worker for slow work")
-"""One worker a loop: several would take the interpreter from the loop together."""
+"""One worker per loop: several workers together would keep the interpreter lock from the loop."""
 
 
 async def with_slow_work(action: Callable[[], Awaitable[ResultT]]) -> ResultT:
-    """Call something whose slow work goes on in a worker.
+    """Call `action`, and do its slow work in a worker.
 
     Raises:
-        BusyError: the worker was busy with others' work, or there is too much of it.
+        BusyError: the worker was busy with other calls, or the call has too much slow work.
     """
     forgotten: list[Callable[[], object]] = []
     try:
@@ -119,7 +117,7 @@ async def _in_worker(finish: Callable[[], None]) -> None:
 
 
 async def done_slowly(work: Callable[[], ResultT]) -> ResultT:
-    """The same for work that is not async."""
+    """Do what `with_slow_work` does, for a function that is not async."""
 
     async def action() -> ResultT:
         return work()
@@ -128,7 +126,7 @@ async def done_slowly(work: Callable[[], ResultT]) -> ResultT:
 
 
 def done_at_once(work: Callable[[], ResultT]) -> ResultT:
-    """Work whose slow parts are done here, where nothing else has to go on."""
+    """Do work together with its slow parts in this thread, which nothing else needs."""
     forgotten: list[Callable[[], object]] = []
     try:
         while True:
@@ -144,10 +142,10 @@ def done_at_once(work: Callable[[], ResultT]) -> ResultT:
 
 @contextmanager
 def border(logger: logging.Logger, followed: str) -> Iterator[None]:
-    """Around one step of a task that follows a peer: what goes wrong is logged with its trace, and the task goes on.
+    """A context for a step of a task that follows a peer: an unexpected error is logged, and the task continues.
 
-    What a peer says must never end a group of tasks, which would end those of all other peers, and the process. Each
-    step turns the faults that it foresees into words itself; this is for those that nobody foresaw.
+    Data from a peer must never end a task group, which would end the tasks for all other peers, and the process. Each
+    step handles the errors that it expects; this catches the rest.
     """
     try:
         yield
@@ -156,14 +154,15 @@ def border(logger: logging.Logger, followed: str) -> Iterator[None]:
 
 
 class ToolLimiters(Generic[KeyT]):
-    """The limiters of several tools. A tool keeps its limiter, and so the count of its running calls, when the
-    configuration changes."""
+    """The limiters of several tools. When the configuration changes, a tool keeps its limiter, and so the count of its
+    running calls."""
 
     def __init__(self) -> None:
         self._limiters: dict[KeyT, anyio.CapacityLimiter] = {}
 
     def set(self, bounds: Mapping[KeyT, int | None]) -> None:
-        """Set how many calls of each tool may run at a time. A tool with None, or without an entry, has no bound."""
+        """Set the number of calls of each tool that may run at a time. A tool with None or without an entry has no
+        bound."""
         self._limiters = {
             tool: self._limiter(tool, most) for tool, most in bounds.items() if most is not None
         }
@@ -173,7 +172,7 @@ class ToolLimiters(Generic[KeyT]):
         return self._limiters.get(tool)
 
     def waiting(self, peer_of: Callable[[KeyT], str]) -> Counter[str]:
-        """How many calls wait for a slot of a tool, by peer, of all that have a tool with a bound."""
+        """The number of calls that wait for a slot of a tool, by peer, for the peers with a bounded tool."""
         waiting: Counter[str] = Counter()
         for tool, limiter in self._limiters.items():
             waiting[peer_of(tool)] += limiter.statistics().tasks_waiting
@@ -193,13 +192,13 @@ def turn(
     within_seconds: float = math.inf,
     waited: Callable[[float], None] = lambda _: None,
 ) -> AbstractAsyncContextManager[float]:
-    """Wait for a slot of the limiter and hold it while the context is open; yield the seconds left of `within_seconds`.
+    """Wait for a slot of the limiter, and hold it while the context is open. Yields the rest of `within_seconds`.
 
-    `name` is the tool's, for the message. `waited` is told the seconds of the wait, also of one that got no slot.
-    Without a limiter there is nothing to wait for, and nothing to tell.
+    `name` is the tool's name for the message. `waited` gets the seconds of the wait, even if no slot was free. Without
+    a limiter there is no wait, and `waited` is not called.
 
     Raises:
-        BusyError: no slot was free within that time.
+        BusyError: no slot was free in time.
     """
     if limiter is None:
         return nullcontext(within_seconds)
@@ -239,18 +238,18 @@ async def one_at_a_time(busy: dict[KeyT, Signal], key: KeyT) -> AsyncIterator[No
 
 @dataclass(slots=True)
 class Backoff:
-    """The pauses of one loop that tries again: exponential backoff with a bound and jitter.
+    """The pauses between retries: exponential backoff with a bound and jitter.
 
-    Jitter shortens each pause at random, so that clients which lost the same peer together do not return to it
-    together. It never lengthens a pause: the longest pause of the configuration is a bound.
+    Jitter shortens each pause at random, so that clients that lost the same peer together do not return together. It
+    never lengthens a pause, because the configured longest pause is a bound.
     """
 
     first_seconds: float
     most_seconds: float
     factor: float = 2.0
-    """Each pause is this many times as long as the last."""
+    """The ratio of each pause to the one before."""
     jitter: float = JITTER
-    """The share of each pause that jitter may take away, from 0 to 1."""
+    """The fraction of each pause that jitter may remove, from 0 to 1."""
     chance: Random = _CHANCE
     _seconds: float = field(init=False)
 
@@ -264,5 +263,5 @@ class Backoff:
         return seconds * (1 - self.jitter * self.chance.random())
 
     def reset(self) -> None:
-        """Start again from the first pause: an attempt has succeeded."""
+        """Start again from the first pause, after an attempt has succeeded."""
         self._seconds = min(self.first_seconds, self.most_seconds)

@@ -1,7 +1,7 @@
-"""The tree of the bridge's errors, by whose fault they are.
+"""The tree of the bridge's errors, by who is at fault.
 
-The tree has three branches: the bridge is at fault, the peer that the bridge asks, or the caller that asks the
-bridge. The branch says who has to act, and so how each face reports the error (`FAULT_POLICIES`). The message says what
+The tree has three branches: the bridge, the peer that the bridge calls, or the caller of the bridge is at fault. The
+branch says who has to act, and so how each endpoint reports the error (`FAULT_POLICIES`). The message says what
 happened, where, and what to do. The errors of the protocols (`A2AError`, `McpRefusal`) are answers, and not part of
 this tree.
 """
@@ -16,25 +16,25 @@ from typing import Final, Literal
 from bridge.text.diagnostics import Diagnostic, in_order, render
 
 UNAUTHORIZED: Final = "unauthorized"
-"""The outcome of a call whose peer does not take the credentials of the bridge (HTTP 401)."""
+"""The outcome of a call whose peer does not accept the bridge's credentials (HTTP 401)."""
 
 
 class BridgeError(Exception):
-    """An error that a person has to be told of.
+    """An error with a message for a person.
 
-    `str()` gives one message for a terminal and for a peer: no traceback, no secret.
+    `str()` gives the message, which fits a terminal and a peer: it has no traceback and no secret.
     """
 
     def __init__(self, message: str = "", *, detail: str = "", outcome: str = "") -> None:
         super().__init__(message)
         self.detail = detail
-        """Details for the person who runs the bridge, never for a peer: for example, the stderr of a child."""
+        """Details for the operator, never for a peer: for example, the stderr of a child process."""
         self.outcome = outcome
-        """The outcome of a call that it ends, where that has a word of its own; empty otherwise."""
+        """The outcome of a call that this error ends, if it is a special one; else empty."""
 
 
 class OwnError(BridgeError):
-    """The bridge is at fault: the way it was started, one of its bounds, its store, or a bug."""
+    """The bridge is at fault: its command or configuration, a bound, its store, or a bug."""
 
 
 class PeerError(BridgeError):
@@ -42,7 +42,7 @@ class PeerError(BridgeError):
 
 
 class CallerError(BridgeError):
-    """The caller is at fault: the bridge cannot do what it asks for, and asking again would not help."""
+    """The caller is at fault: the bridge cannot do what the caller asks for, and a retry would not help."""
 
 
 class UsageError(OwnError):
@@ -50,7 +50,7 @@ class UsageError(OwnError):
 
 
 class ConfigError(UsageError):
-    """A configuration has mistakes. Holds all of them as diagnostics, each with its file, line and hint."""
+    """A configuration has mistakes. `diagnostics` has all mistakes, each with its file, line and hint."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics: tuple[Diagnostic, ...] = in_order(diagnostics)
@@ -62,14 +62,14 @@ class BusyError(OwnError):
 
 
 class AuditAwayError(OwnError):
-    """The audit demands a line of each call before anything is sent to a peer, and cannot be written at the moment."""
+    """Each call needs an audit line before anything is sent to a peer, and the audit cannot be written now."""
 
     retry_after_seconds: Final = 5
     """When the caller may try again."""
 
 
 class StoreError(OwnError):
-    """The store could not write its records; none of them was kept."""
+    """The store could not write; it kept nothing of the change."""
 
 
 class StoreLockedError(StoreError, UsageError):
@@ -77,16 +77,16 @@ class StoreLockedError(StoreError, UsageError):
 
 
 class StoreAwayError(StoreError):
-    """The store cannot be reached at the moment. Whether the last change was stored may be unknown."""
+    """The store cannot be reached now. The last change may or may not be stored."""
 
 
 class StoreConflictError(StoreError):
-    """A change does not follow the stored state: the task has ended, or the sequence number is taken, or another
-    replica holds the task."""
+    """A change does not follow the stored state: the task has ended, the sequence number is taken, or another replica
+    holds the task."""
 
 
 class RepeatedMessageError(StoreConflictError):
-    """Another replica has stored a message with this id since this one was looked for."""
+    """Another replica has stored a message with this id since this replica looked for the message."""
 
 
 class HolderGoneError(StoreError):
@@ -95,15 +95,15 @@ class HolderGoneError(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class FaultPolicy:
-    """How the faces report an error. A failed tool call is always a result with `isError`, whoever is at fault."""
+    """How the endpoints report an error. A failed tool call is always a result with `isError`, whoever is at fault."""
 
     exit_code: int
     """The exit code of the command."""
     log_level: int
     a2a_reason: str
-    """The reason of the A2A error, when there is no task yet."""
+    """The reason of the A2A error, if there is no task yet."""
     task_state: Literal["TASK_STATE_FAILED", "TASK_STATE_REJECTED"]
-    """The state in which the task ends, when there is one."""
+    """The state in which the task ends, if there is a task."""
     mcp_code: Literal[-32602, -32603]
     """The error code of an MCP request other than `tools/call`."""
     retry_after_seconds: int | None = None
@@ -116,7 +116,7 @@ FAULT_POLICIES: Final[Mapping[type[BridgeError], FaultPolicy]] = {
     BusyError: FaultPolicy(2, logging.INFO, "OVERLOADED", "TASK_STATE_REJECTED", -32603, 1),
     OwnError: FaultPolicy(2, logging.WARNING, "INTERNAL", "TASK_STATE_FAILED", -32603),
 }
-"""One row for each kind of fault. Callers can cause the first three at will, so these are not logged as warnings."""
+"""A row for each kind of fault. Callers can cause the first three at will, so these are not logged as warnings."""
 
 
 def fault_policy_of(exc: BridgeError) -> FaultPolicy:
@@ -125,7 +125,7 @@ def fault_policy_of(exc: BridgeError) -> FaultPolicy:
 
 
 ECHO_CHARACTERS: Final = 200
-"""Characters of a peer's name that an error repeats: enough to find the fault, even when the name has 16 MB."""
+"""The most characters of a peer's name that an error repeats: enough to find the fault, even if the name has 16 MB."""
 
 
 def echoed(name: str) -> str:
@@ -134,7 +134,7 @@ def echoed(name: str) -> str:
 
 
 def counted(count: int, one: str, several: str = "") -> str:
-    """A number with its noun: `1 tool`, `2 tools`. `several` is the plural where it is not the noun with an s."""
+    """A number with its noun: `1 tool`, `2 tools`. `several` is the plural, if it is not the noun with an s."""
     return f"{count} {one if count == 1 else several or f'{one}s'}"
 
 
@@ -156,7 +156,7 @@ _TLS_FAULTS: Final = {
     "WRONG_VERSION_NUMBER": "it speaks plain HTTP there: write http://",
     "RECORD_LAYER_FAILURE": "it speaks plain HTTP there: write http://",
 }
-"""OpenSSL's reasons when the other side does not speak TLS. The second is the name in newer releases."""
+"""OpenSSL's reasons if the other side does not speak TLS. Newer releases use the second."""
 
 _UNKNOWN_AUTHORITY: Final = (
     "its certificate is of an authority that is not trusted here: name the authority with --ca FILE, or in a file with"
@@ -179,7 +179,7 @@ _CERTIFICATE_FAULTS: Final = {
 
 
 def reason_of(exc: BaseException) -> str:
-    """Say why a connection failed, in the system's words where the system has a code for it."""
+    """The reason why a connection failed, with the system's message if the system has a code for it."""
     words, step = str(exc) or type(exc).__name__, exc.__cause__ or exc.__context__
     while step is not None:
         step = leaf_of(step)

@@ -1,7 +1,7 @@
-"""What a bridge tells beside its hops: tokens that it asks for, logins, push notifications, and answers in open calls.
+"""Notices: what a bridge reports besides hops. Token requests, logins, push notifications, and answers in open calls.
 
-Whoever does one of these has a function that takes notices, and calls it once that is done. The function never waits.
-Without a listener it is `unheard`. No notice holds a token, an argument, or words of a peer.
+The code that does one of these calls a function with a notice afterwards. The function never waits. Without a listener
+it is `unheard`. No notice holds a token, an argument, or a message of a peer.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 TokenOutcome = Literal["given", "refused", "failed"]
-"""`refused`: the authorization server said no. `failed`: it could not be reached, or gave nothing that can be used."""
+"""`refused`: the authorization server refused. `failed`: it could not be reached, or its answer is unusable."""
 
 TokenGrantType = Literal["client_credentials", "jwt_bearer", "refresh_token", "token_exchange", "id_jag"]
-"""`id_jag` is an exchange of two steps, at the issuer of the caller and at the authorization server of the peer."""
+"""`id_jag` is an exchange in two steps, at the issuer of the caller and at the authorization server of the peer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,28 +26,28 @@ class TokenNotice:
     outcome: TokenOutcome
     seconds: float
     principal: str = ""
-    """In whose name; empty for the bridge's own."""
+    """The principal that the token is for; empty for the bridge itself."""
 
 
 LoginEvent = Literal["begun", "stored", "declined", "refused", "failed", "lost", "deleted"]
-"""`refused`: somebody else opened or answered it. `failed`: its page or its answer could not be had. `lost`: it cannot
-be renewed any more."""
+"""`refused`: somebody else opened or answered the login. `failed`: its page or its answer could not be fetched. `lost`:
+it can no longer be renewed."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoginNotice:
-    """Something has happened to the login of a person at a peer."""
+    """An event in the login of a person at a peer."""
 
     peer: str
-    """Empty if it is not known which one."""
+    """The peer; empty if it is not known."""
     event: LoginEvent
     principal: str = ""
-    """Whose login; empty for the operator's, or if it is not known."""
+    """The principal that logs in; empty for the operator, or if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoginTaken:
-    """The bridge uses a login of the operator at a peer that it has not used before, as `mcp-a2a login` has made it."""
+    """The bridge uses a login of the operator, made by `mcp-a2a login`, for the first time."""
 
     peer: str
     since: float
@@ -55,23 +55,23 @@ class LoginTaken:
 
 
 PushOutcome = Literal["delivered", "failed", "given_up"]
-"""`failed`: it is tried again. `given_up`: nothing more is sent to this webhook."""
+"""`failed`: the bridge will retry. `given_up`: the bridge sends nothing more to this webhook."""
 
 
 @dataclass(frozen=True, slots=True)
 class PushAttempt:
-    """A push notification was sent, or not."""
+    """An attempt to send a push notification."""
 
     face: str
     outcome: PushOutcome
     task: str
     target: str = ""
-    """`host:port` of the receiver; empty if it cannot be known any more."""
+    """`host:port` of the receiver; empty if it is no longer known."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookAsked:
-    """A message has asked for push notifications of its task."""
+    """A message has asked for push notifications about its task."""
 
     face: str
     principal: str
@@ -82,10 +82,10 @@ class WebhookAsked:
 
 @dataclass(frozen=True, slots=True)
 class PushReceived:
-    """A notification of a remote agent has come."""
+    """A push notification from a remote agent has arrived."""
 
     peer: str
-    """Empty if its token is of no agent that is known."""
+    """The agent; empty if its token belongs to no known agent."""
     outcome: Literal["taken", "repeated", "refused", "too_many"]
     status: int
     """The HTTP status of the answer."""
@@ -93,7 +93,7 @@ class PushReceived:
 
 @dataclass(frozen=True, slots=True)
 class AnswerTaken:
-    """A host has answered questions while its own call is open, and the answers go on to the agent."""
+    """A host has answered questions within its open call, and the answers are passed on to the agent."""
 
     face: str
     principal: str
@@ -101,7 +101,7 @@ class AnswerTaken:
     peer: str
     trace: str
     intent: int = 0
-    """The number under which it was written down before; 0 without."""
+    """The number of its intent line in the audit; 0 if there is none."""
 
 
 Notice = TokenNotice | LoginNotice | LoginTaken | PushAttempt | WebhookAsked | PushReceived | AnswerTaken
@@ -111,12 +111,12 @@ Tell = Callable[[Notice], None]
 
 
 def unheard(_: Notice) -> None:
-    """Nobody listens."""
+    """Ignore a notice."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenListener:
-    """Who is told of the tokens for a peer."""
+    """The listener for the tokens of a peer."""
 
     peer: str = ""
     """The key of the peer in the plan."""
@@ -124,4 +124,4 @@ class TokenListener:
 
 
 NOBODY: Final = TokenListener()
-"""Nobody listens to the tokens of a peer."""
+"""A listener that ignores the tokens."""

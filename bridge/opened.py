@@ -1,9 +1,9 @@
-"""A bridge that is open as long as a context is, whichever task enters and leaves the context.
+"""The context of an open bridge. One task may enter the context and another task leave it.
 
-The bridge is made of task groups, and a task group has to be left by the task that entered it. Fixtures of
-pytest-asyncio set up in one task and tear down in another, and an application may open its resources in one place and
-close them in a different one. So a task of its own holds all scopes, and the context only starts and ends that task.
-Whatever goes wrong comes out as one plain exception, and never as a group.
+The bridge consists of task groups, and only the task that entered a task group can leave it. But fixtures of
+pytest-asyncio set up in one task and tear down in another, and an application may open and close its resources in
+different tasks. So a separate task holds all scopes, and the context only starts and ends that task. Errors come out as
+a single plain exception, never as a group.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class Opened:
-    """The context of an open bridge; it can be entered once. See `bridge.open`."""
+    """The context of an open bridge. Enter it only once. See `bridge.open`."""
 
     def __init__(self, plan: Plan, own_url: str | None) -> None:
         self._plan = plan
@@ -59,7 +59,7 @@ class Opened:
             self._raise_fault()
 
     async def _hold(self) -> None:
-        """Run the bridge until the context is left. What goes wrong is kept for the context to raise."""
+        """Run the bridge until the context is left. An error is kept for the context to raise."""
         bridge = Bridge(self._plan, own_url=self._own_url)
         try:
             async with bridge.run():
@@ -75,7 +75,8 @@ class Opened:
             self._started.set()
 
     async def _end(self, task: asyncio.Task[None]) -> None:
-        """Let the bridge end, and wait for it; its own deadlines bound that. A second cancellation ends it at once."""
+        """Let the bridge end, and wait for it. The bridge's own deadlines bound the wait; a second cancellation ends it
+        at once."""
         self._left.set()
         with anyio.CancelScope(shield=True):
             try:
@@ -100,7 +101,7 @@ def _event() -> asyncio.Event:
 
 
 def _plain(exc: Exception) -> BaseException:
-    """The one error that says what went wrong, with the details and the other errors as notes."""
+    """The error that best explains a failure, with its details and the other errors as notes."""
     leaves = leaves_of(exc)
     first, *others = sorted(leaves, key=lambda one: not isinstance(one, BridgeError))
     if isinstance(first, BridgeError) and first.detail:

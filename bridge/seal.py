@@ -1,13 +1,12 @@
-"""Handles: sealed references with which a caller comes back to a task, so that the bridge keeps no state of its own.
+"""Handles: sealed references with which a caller returns to a task, so that the bridge keeps no state itself.
 
-A handle is encrypted and authenticated, bound to one purpose and one principal, and holds its own expiry. Every bad
-handle gets the same answer, whether it is forged, foreign, expired, for another purpose, or sealed with a key that is
-gone. Handles are short, because language models copy them: UUIDs and traces are packed, and an agent is a mark of 8
-bytes.
+A handle is encrypted and authenticated, bound to a purpose and a principal, and contains its expiry. Every bad handle
+gets the same answer, whether it is forged, expired, sealed with an old key, or belongs to another principal or purpose.
+Handles are short, because language models copy them: UUIDs and traces are packed, and an agent is a mark of 8 bytes.
 
-Layout: format and key id in the clear (3 bytes), a random nonce (12), then under AES-GCM the expiry (4), the agent (8)
-and the ids. The text is URL-safe base64 without padding. Each purpose has its own key, derived from the secret by
-HKDF. Time is an argument; only `key_in` touches the disk.
+Layout: format and key id in the clear (3 bytes), a random nonce (12), then encrypted with AES-GCM the expiry (4), the
+agent (8) and the ids. The text is URL-safe base64 without padding. Each purpose has its own key, derived from the
+secret by HKDF. Time is an argument; only `key_in` uses the disk.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ from bridge.local.private_files import may_others_use, read_secret
 from bridge.text.jsonvalues import JsonObject
 
 MAX_HANDLE_CHARACTERS: Final = 512
-"""Characters of a handle. Some callers use handles as A2A ids, which are no longer than this."""
+"""The most characters of a handle. Some callers use handles as A2A ids, which have this bound."""
 MIN_KEY_BYTES: Final = 32
-"""The length of a secret, so that it cannot be guessed: at least what `openssl rand -hex 16` prints."""
+"""The shortest secret, so that it cannot be guessed: as long as the output of `openssl rand -hex 16`."""
 
 KEY_FILE: Final = "handle.key"
-"""The name of a file with a key that nobody named."""
+"""The default name of a key file."""
 
 _FORMAT: Final = b"\x01"
 _KEY_ID_BYTES: Final = 2
@@ -53,7 +52,7 @@ _LENGTH: Final = struct.Struct(">H")
 _UUID: Final = b"\xff"
 _UUID_HEX: Final = b"\xfe"
 _TRACE: Final = b"\xfd"
-"""Mark a packed id. Any other id begins with two bytes for its length, which is below 0xFD00."""
+"""The bytes that mark a packed id. Any other id begins with its length in two bytes, which is below 0xFD00."""
 _TRACE_BYTES: Final = 25
 _TRACEPARENT: Final = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _BASE64: Final = re.compile(r"[A-Za-z0-9_-]+")
@@ -63,7 +62,7 @@ class HandlePurpose(Enum):
     """The purpose of a handle. A handle opens only for its own purpose."""
 
     REQUEST_STATE = "requestState"
-    """The `requestState` of a round (MCP 2026-07-28), bound to its request."""
+    """The `requestState` (MCP 2026-07-28), bound to its request."""
     TASK_ID = "task id"
     """The id of an MCP task."""
     FOLLOW_UP = "follow-up"
@@ -71,9 +70,9 @@ class HandlePurpose(Enum):
     CONTEXT = "context"
     """The argument that continues a conversation."""
     SESSION = "session"
-    """The id of an MCP session (2025-11-25) that any replica answers."""
+    """The id of an MCP session (2025-11-25) that every replica can serve."""
     WEBHOOK = "webhook"
-    """The token that an agent shows with notifications of a task."""
+    """The token that an agent sends with notifications about a task."""
 
 
 LIFETIME_SECONDS: Final[Mapping[HandlePurpose, int]] = {
@@ -88,7 +87,7 @@ LIFETIME_SECONDS: Final[Mapping[HandlePurpose, int]] = {
 
 
 class HandleError(CallerError):
-    """A handle does not open. The message never says why, so that guessing handles reveals nothing."""
+    """A handle cannot be opened. The message never says why, so that guessing handles reveals nothing."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -98,7 +97,7 @@ class HandleError(CallerError):
 
 
 class SealedRecordError(Exception):
-    """A sealed record does not open: it is foreign, damaged, or sealed with a key that is gone."""
+    """A sealed record cannot be opened: it is foreign, damaged, or sealed with an old key."""
 
 
 class HandleTooLongError(PeerError):
@@ -118,7 +117,7 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class HandleBinding:
-    """The values that a handle is bound to. The same values are needed to open it."""
+    """The values that a handle is bound to. Opening the handle requires the same values."""
 
     purpose: HandlePurpose
     principal: str
@@ -132,18 +131,18 @@ def agent_mark(name: str) -> str:
 
 
 def request_digest(tool: str, arguments: JsonObject) -> bytes:
-    """The digest of a call, whatever the order of its keys in JSON."""
+    """The digest of a call, independent of the order of its JSON keys."""
     return hashlib.sha256(json.dumps([tool, arguments], sort_keys=True).encode()).digest()
 
 
 class Seal:
-    """Seals handles with the first key of a ring, and opens them with any key of it."""
+    """Seals handles with the first key of a ring, and opens them with any key of the ring."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         """Derive the ciphers from the secrets.
 
         Raises:
-            UsageError: there is no secret, or one is too short.
+            UsageError: there is no secret, or a secret is too short.
         """
         _require_keys(keys)
         self._ciphers = {
@@ -187,13 +186,13 @@ class Seal:
 
 
 class RecordSeal:
-    """Seals records of any length that the bridge keeps, with the first key of a ring, and opens them with any key."""
+    """Seals records of any length that the bridge stores. The first key of a ring seals, and any key opens."""
 
     def __init__(self, keys: Sequence[bytes], kind: str) -> None:
-        """`kind` is what the records are: each kind has keys of its own.
+        """`kind` names the kind of record. Each kind has its own keys.
 
         Raises:
-            UsageError: there is no secret, or one is too short.
+            UsageError: there is no secret, or a secret is too short.
         """
         _require_keys(keys)
         info = f"mcp-a2a record: {kind}".encode()
@@ -201,20 +200,20 @@ class RecordSeal:
 
     @property
     def key_ids(self) -> Sequence[str]:
-        """What tells the keys apart in names, and does not tell the keys."""
+        """Ids that distinguish the keys in file names, and reveal nothing about them."""
         return [key_id.hex() for key_id, _ in self._ciphers]
 
     def seal(self, record: bytes, place: bytes) -> bytes:
-        """Seal a record for the place that it is kept in. It opens nowhere else."""
+        """Seal a record for its place in storage. It cannot be opened at another place."""
         key_id, cipher = self._ciphers[0]
         head, nonce = _FORMAT + key_id, secrets.token_bytes(_NONCE_BYTES)
         return head + nonce + cipher.encrypt(nonce, record, head + place)
 
     def open(self, sealed: bytes, place: bytes) -> bytes:
-        """Open what was sealed for a place.
+        """Open a record that was sealed for a place.
 
         Raises:
-            SealedRecordError: it does not open.
+            SealedRecordError: the record cannot be opened.
         """
         head, rest = sealed[: 1 + _KEY_ID_BYTES], sealed[1 + _KEY_ID_BYTES :]
         for key_id, cipher in self._ciphers:
@@ -228,11 +227,11 @@ class RecordSeal:
         return _text_of(self.seal(json.dumps(value).encode(), place))
 
     def open_json(self, text: str, place: bytes) -> JsonObject:
-        """Open what `seal_json` sealed for a place. No other text of the same bytes opens: who counts uses of a text
-        would count each of them for itself.
+        """Open the result of `seal_json` for a place. Another base64 spelling of the same bytes is refused, so that
+        code can count the uses of a text.
 
         Raises:
-            SealedRecordError: it does not open.
+            SealedRecordError: the text cannot be opened.
         """
         try:
             data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
@@ -245,10 +244,10 @@ class RecordSeal:
 
 
 def key_in(folder: Path, name: str = KEY_FILE) -> bytes:
-    """Read the secret in a file of a folder, or make it on first use. Concurrent processes get the same secret.
+    """Read the secret from a file, or create the file on first use. Concurrent processes get the same secret.
 
     Raises:
-        UsageError: the file cannot be made or read, is readable for everyone, or holds no key.
+        UsageError: the file cannot be created or read, is readable for everyone, or holds no key.
     """
     path = folder / name
     try:
@@ -268,10 +267,10 @@ def key_in(folder: Path, name: str = KEY_FILE) -> bytes:
 
 
 def keys_in(keys: Iterable[Path | str]) -> list[bytes]:
-    """The secrets that a file names: by their text, or by the file that one is in.
+    """The secrets of a ring. Each is given as a text, or as the path of its file.
 
     Raises:
-        UsageError: one cannot be read or made.
+        UsageError: a secret cannot be read or created.
     """
     return [key_in(key.parent, key.name) if isinstance(key, Path) else key.encode() for key in keys]
 
@@ -290,7 +289,7 @@ def _make_key(path: Path) -> None:
             file.write(secrets.token_hex(32) + "\n")
             file.flush()
             os.fsync(descriptor)
-        # Linked, not renamed: a second process must not replace the key of the first.
+        # A link and no rename: a second process must not replace the key of the first.
         path.hardlink_to(draft)
     except FileExistsError:
         pass
@@ -307,7 +306,7 @@ def _derived(key: bytes, purpose: HandlePurpose) -> bytes:
 
 
 def derived_key(key: bytes, purpose: str, length: int = 32) -> bytes:
-    """A key for another purpose than sealing, of which nothing follows for the secret or for its other keys.
+    """A key for another purpose than sealing. It reveals nothing about the secret or its other keys.
 
     Raises:
         UsageError: the secret is too short.
@@ -326,7 +325,7 @@ def _associated(head: bytes, binding: HandleBinding) -> bytes:
 
 
 def _bytes_of(text: str) -> bytes:
-    """The bytes of a sealed text; empty when `seal` would not have written the text."""
+    """The bytes of a sealed text; empty if `seal` cannot have written the text."""
     if len(text) > MAX_HANDLE_CHARACTERS or not _BASE64.fullmatch(text) or len(text) % 4 == 1:
         return b""
     data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -1,8 +1,8 @@
 """The settings: one frozen value for each table of a mapping profile, with the type and the bound of each key.
 
-The parts of the bridge take these values as they are. The value of each key, its meaning and its unit stand in
-`mappings/default.toml`, and nowhere else: no key has a default here. The profile, the JSON Schema, the page about
-mappings and the commands `check` and `show` are made of the two. A new key is a line there and a line here.
+The parts of the bridge use these values directly. Only `mappings/default.toml` has the value of each key, its meaning
+and its unit: no key has a default here. The profile, the JSON Schema, the page about mappings and the commands `check`
+and `show` come from these two files. A new key needs a line in each.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ Network = Annotated[str, AfterValidator(_network)]
 
 
 class Settings(BaseModel):
-    """The settings of one table."""
+    """The settings of a table."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True
     )
 
     def having(self, **values: Any) -> Self:
-        """A copy with other values. Only their names are checked."""
+        """A copy with other values. Only the names of the values are checked."""
         if unknown := values.keys() - type(self).model_fields:
             raise TypeError(f"{type(self).__name__} has no {sorted(unknown)}")
         return self.model_copy(update=values)
 
 
 class CardSettings(Settings):
-    """`[card]`: what the card of an agent says, and who can read it."""
+    """`[card]`: the content of an agent's card, and the clients that can read it."""
 
     max_age_seconds: Count
     unavailable_after_seconds: NotNegative
@@ -57,7 +57,7 @@ class CardSettings(Settings):
 
 
 class RouteSettings(Settings):
-    """`[route]`: which tool a message means."""
+    """`[route]`: how a message selects a tool."""
 
     metadata_keys: Annotated[list[str], Field(max_length=100)]
     default_skill: str
@@ -65,7 +65,7 @@ class RouteSettings(Settings):
 
 
 class ArgumentSettings(Settings):
-    """`[arguments]`: what happens when arguments are missing or wrong."""
+    """`[arguments]`: what happens if arguments are missing or wrong."""
 
     incomplete: Literal["ask", "reject"]
 
@@ -120,7 +120,7 @@ class ServerSettings(Settings):
 
 
 class ContentSettings(Settings):
-    """`[content]`: what of a result is read and passed on."""
+    """`[content]`: which parts of a result are read and passed on."""
 
     inline_limit_bytes: Count
     links_most: Count
@@ -129,7 +129,7 @@ class ContentSettings(Settings):
 
 
 class RequestSettings(Settings):
-    """`[requests]`: what a request may weigh, and what the tasks made of requests may hold."""
+    """`[requests]`: the bounds of requests, and of the tasks that they create."""
 
     head_limit_bytes: Annotated[int, Field(ge=1024)]
     headers: Annotated[int, Field(ge=16)]
@@ -173,7 +173,7 @@ class StreamSettings(Settings):
 
 
 class StoreSettings(Settings):
-    """`[store]`: how long ended tasks are kept, and how a shared PostgreSQL is used."""
+    """`[store]`: how long ended tasks are kept, and the use of a shared PostgreSQL."""
 
     synchronous: Literal["full", "normal"]
     keep_ended_seconds: PositiveFloat
@@ -210,7 +210,7 @@ class PushSettings(Settings):
 
 
 class IssuerSettings(Settings):
-    """`[issuers]`: what is fetched from the issuers of callers' tokens."""
+    """`[issuers]`: fetching documents from the issuers of callers' tokens."""
 
     fetch_seconds: PositiveFloat
     document_limit_bytes: PositiveInt

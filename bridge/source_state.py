@@ -1,4 +1,4 @@
-"""The state of a tool server or remote agent behind a face: up or down, since when, and why."""
+"""The state of a tool server or remote agent behind an endpoint: up or down, since when, and why."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ StateWord = Literal["up", "down", "login needed", "unauthorized"]
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """The state of one source."""
+    """The state of a source: a tool server or a remote agent."""
 
     key: str
     down: str | None
-    """Why the source cannot be called, in words; None while it can."""
+    """Why the source cannot be called; None if it can."""
     since_ms: int
     """When this state began, or when the source became known, in milliseconds since the epoch."""
     needs_login: bool = False
     """Whether it is down until a person logs in."""
     was_up: bool = False
-    """Whether it could be called at any time since it became known."""
+    """Whether it was up at any time since it became known."""
     is_unauthorized: bool = False
-    """Whether it is down since it does not take the credentials of the bridge."""
+    """Whether it is down because it does not accept the bridge's credentials."""
 
     @property
     def word(self) -> StateWord:
-        """The state in a word."""
+        """The name of the state."""
         if self.down is None:
             return "up"
         return "unauthorized" if self.is_unauthorized else "login needed" if self.needs_login else "down"
@@ -50,16 +50,16 @@ class SourceState:
 
 
 class HeardRefusal:
-    """Whether a peer takes the credentials of the bridge, by its last answer. Each change is logged."""
+    """Whether a peer accepts the bridge's credentials, according to its last answer. Each change is logged."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self.words = ""
-        """Why the peer refuses the credentials; empty while it takes them."""
+        """Why the peer refuses the credentials; empty if it accepts them."""
         self._logger = logger
         self._was_told = False
 
     def hear(self, peer: str, words: str) -> bool:
-        """Note what an answer says: why the credentials are not taken, or nothing. Returns whether that has changed."""
+        """Note an answer: why the peer refuses the credentials, or "". Returns whether acceptance has changed."""
         is_news, self.words = bool(words) != bool(self.words), words
         if is_news and words:
             self.tell(peer, words)
@@ -68,7 +68,7 @@ class HeardRefusal:
         return is_news
 
     def tell(self, peer: str, words: str) -> None:
-        """Log a refusal: the first as a warning. One tool or operation of the peer may refuse again and again."""
+        """Log a refusal. Only the first is a warning, because a single tool of the peer may refuse repeatedly."""
         level = logging.INFO if self._was_told else logging.WARNING
         self._logger.log(level, "%s does not take the credentials of the bridge: %s", peer, words)
         self._was_told = True

@@ -5,8 +5,8 @@
         assert answer.state == "completed"
         assert answer.text == "Hello, Ada!"
 
-The server is run as `bridge.open` runs it, and the calls are real A2A 1.0 messages that go straight into the
-application. So what a test sees is what a client of the agent would see.
+The server runs as in `bridge.open`, and the calls are real A2A 1.0 messages that go straight into the application. So a
+test sees what a client of the agent would see.
 """
 
 from __future__ import annotations
@@ -44,50 +44,49 @@ _PREFIX: Final = "TASK_STATE_"
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file that the agent gave."""
+    """A file from the agent."""
 
     name: str
     media_type: str
     content: bytes
-    """Empty for a file that stands at a URL."""
+    """The bytes; empty for a file at a URL."""
     url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an agent answered to one message."""
+    """An agent's answer to a message."""
 
     state: State
     text: str
-    """All texts: those of the artifacts, and without any those of the status, which says why a task failed or what it
-    asks."""
+    """All texts of the artifacts. If there are none, the texts of the status: why a task failed, or its question."""
     data: JsonValue
-    """The first data part: what a tool gave as structured content, or the form of a question. None without one."""
+    """The first data part: structured content from a tool, or the form of a question. None if there is none."""
     files: tuple[File, ...]
     task: JsonObject = field(repr=False)
-    """The whole task in the JSON of A2A 1.0; the message, for an agent that answers with one."""
+    """The whole task in the JSON of A2A 1.0, or the message if the agent answers with a message."""
 
 
 class TestedAgent:
-    """An agent to call. It takes one message after the other, or several at the same time."""
+    """An agent to call. Calls may run one after another, or at the same time."""
 
-    __test__ = False  # pytest collects what is called Test...
+    __test__ = False  # pytest would collect a class whose name begins with Test
 
     def __init__(self, client: httpx2.AsyncClient, card: JsonObject) -> None:
         self.client = client
-        """An HTTP client whose requests go into the application, for whatever the methods here do not do."""
+        """An HTTP client whose requests go into the application, for requests that have no method here."""
         self.card = card
         """The agent's card in the JSON of A2A 1.0."""
 
     @property
     def skills(self) -> tuple[str, ...]:
-        """The ids of the skills on the card. Hidden ones are not there."""
+        """The ids of the skills on the card, without hidden skills."""
         return tuple(skill["id"] for skill in cast(list[dict[str, str]], self.card.get("skills", [])))
 
     async def call(self, skill: str, /, **arguments: JsonValue) -> Answer:
-        """Call a skill with arguments, and wait until the task ends or asks.
+        """Call a skill with arguments, and wait until the task ends or asks a question.
 
-        A tool that fails gives an answer in the state `failed`, and raises nothing.
+        If the tool fails, the answer has the state `failed`, and nothing is raised.
 
         Raises:
             bridge.errors.CallerError: the card has no such skill.
@@ -98,7 +97,7 @@ class TestedAgent:
         return await self._send([_data_part(arguments)], {SKILL: skill})
 
     async def say(self, text: str) -> Answer:
-        """Send a text, and leave it to the agent which skill it is for.
+        """Send a text, and let the agent choose the skill.
 
         Raises:
             bridge.errors.PeerError: the agent refused the message.
@@ -106,19 +105,19 @@ class TestedAgent:
         return await self._send([{"text": text}], {})
 
     async def reply(self, asked: Answer, /, **values: JsonValue) -> Answer:
-        """Answer what a task asks, with the values of its form. Without values this is a yes, as to a confirmation.
+        """Answer the question of a task with the values of its form. Without values this confirms.
 
         Raises:
-            bridge.errors.CallerError: that answer asks nothing.
+            bridge.errors.CallerError: `asked` is no question.
             bridge.errors.PeerError: the agent refused the message.
         """
         return await self._send([_data_part(values)], {**_key_in(asked), ANSWER: "accept"}, asked)
 
     async def decline(self, asked: Answer) -> Answer:
-        """Decline what a task asks.
+        """Decline the question of a task.
 
         Raises:
-            bridge.errors.CallerError: that answer asks nothing.
+            bridge.errors.CallerError: `asked` is no question.
             bridge.errors.PeerError: the agent refused the message.
         """
         return await self._send([{"text": "declined"}], {**_key_in(asked), ANSWER: "decline"}, asked)
@@ -158,16 +157,17 @@ async def agent(
     era: Literal["auto", "legacy", "modern"] = "auto",
     name: str = "agent",
 ) -> AsyncIterator[TestedAgent]:
-    """Serve an MCP server of this process as an agent in memory, as long as the context is open.
+    """Serve an MCP server of this process as an agent in memory while the context is open.
 
-    `server` is an `MCPServer` or a low-level `Server` of the MCP SDK. `skills` is what `[tools_as_agent.NAME.skills]`
-    of a configuration file says, by exact name or glob, and `mapping` the profile, by name or path. `era` is the
-    generation of MCP to speak. A tool that asks by `Context.elicit` needs `legacy`: MCP 2026-07-28 has no such way.
+    `server` is an `MCPServer` or a low-level `Server` of the MCP SDK. `skills` is the content of
+    `[tools_as_agent.NAME.skills]` in a configuration file, by exact name or glob, and `mapping` the profile, by name or
+    path. `era` is the generation of MCP to speak. A tool that uses `Context.elicit` needs `legacy`, because MCP
+    2026-07-28 does not support it.
 
     Raises:
         bridge.errors.ConfigError: `skills` or `mapping` has mistakes.
         bridge.errors.UsageError: `server` is no server of the MCP SDK.
-        bridge.errors.PeerError: the server cannot be started, or does not list its tools.
+        bridge.errors.PeerError: the server cannot be started, or cannot list its tools.
     """
     face = {"from": [name], "mapping": mapping, "skills": skills or {}}
     tables = {"tool_servers": {name: {"era": era}}, "tools_as_agent": {name: face}}
@@ -187,7 +187,7 @@ async def agent(
 
 
 def _key_in(asked: Answer) -> JsonObject:
-    """The key of a question. The answer names the question by this key."""
+    """The metadata that names the question in an answer; empty if the question has no key."""
     if asked.state not in ("input-required", "auth-required"):
         raise CallerError(f"the task asks nothing: it is {asked.state}")
     status = cast(dict[str, Any], asked.task["status"])

@@ -1,9 +1,9 @@
 """The trace context of the current call and its hops, in the only context variables of the bridge.
 
-A face sets the variables once for a request, and every task that works on the request inherits them. A *hop* is a
-request that a face answers, or one that the bridge sends to a peer. Listeners observe each hop from its beginning to
-its end; without any, no hop is made. A listener that makes spans gives a hop a trace context of its own. Otherwise a
-request's trace context is passed on unchanged, or dropped when it is malformed.
+An endpoint sets the variables once for a request, and every task that works on the request inherits them. A *hop* is a
+request that an endpoint answers, or a request that the bridge sends to a peer. Listeners observe each hop from
+beginning to end; without listeners no hop is made. A listener that makes spans gives each hop its own trace context.
+Otherwise a request's trace context is passed on unchanged, or dropped if it is malformed.
 
 Spec: W3C Trace Context 3.2 and 3.3, W3C Baggage 3; MCP 2026-07-28 basic (the keys of `_meta`).
 """
@@ -28,19 +28,19 @@ NAMES: Final = (_TRACEPARENT, _TRACESTATE, _BAGGAGE)
 _OF_HEADERS: Final = {name.encode(): name for name in NAMES}
 
 MAX_STATES: Final = 32
-"""Members of a tracestate (W3C Trace Context 3.3.1.1). A longer list is malformed."""
+"""The most members of a tracestate (W3C Trace Context 3.3.1.1). A longer list is malformed."""
 MAX_STATE_BYTES: Final = 512
-"""Bytes of a tracestate that are passed on: the minimum that 3.3.1.5 requires."""
+"""The most bytes of a tracestate that are passed on: the minimum that 3.3.1.5 requires."""
 _LONG_STATE: Final = 128
-"""Members beyond this go first when a tracestate is too long (3.3.1.5)."""
+"""Members longer than this are dropped first if a tracestate is too long (3.3.1.5)."""
 MAX_BAGGAGE: Final = 64
-"""Members of a baggage that are passed on: the minimum that W3C Baggage 3.3.2 requires."""
+"""The most members of a baggage that are passed on: the minimum that W3C Baggage 3.3.2 requires."""
 MAX_BAGGAGE_BYTES: Final = 8192
-"""Bytes of a baggage that are passed on: the minimum that W3C Baggage 3.3.2 requires."""
+"""The most bytes of a baggage that are passed on: the minimum that W3C Baggage 3.3.2 requires."""
 
 _READ_CHARACTERS: Final = 32 * 1024
-"""How much of a baggage is looked at, and the longest tracestate: as much as a head may have. In `_meta` and in the
-metadata of a message either may be as long as a body, and to take that apart would hold up everybody for seconds."""
+"""The characters of a baggage that are read, and the longest tracestate: the bound of a head. In `_meta` and in the
+metadata of a message either may be as long as a body, and parsing it would block the event loop for seconds."""
 
 _IDS: Final = r"(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
 _PARENT: Final = re.compile(rf"00-{_IDS}|(?!00|ff)[0-9a-f]{{2}}-{_IDS}(?:-[\x21-\x2b\x2d-\x7e]{{0,256}})?")
@@ -53,13 +53,13 @@ _VALUE: Final = r"[\x21\x23-\x2b\x2d-\x3a\x3c-\x5b\x5d-\x7e]*"
 _MEMBER: Final = re.compile(rf"{_KEY}[ \t]*=[ \t]*{_VALUE}(?:[ \t]*;[ \t]*{_KEY}(?:[ \t]*=[ \t]*{_VALUE})?)*")
 
 OnHop = Callable[[str, str], None]
-"""Called for each message between the bridge and a peer: `>` for a sent or `<` for a received one, and its JSON.
-HTTP headers, and credentials in a URL, are not part of it."""
+"""Called for each message between the bridge and a peer, with `>` for sent or `<` for received, and the JSON. HTTP
+headers and credentials in a URL are left out."""
 
 
 _FAILED: Final = "failed"
 _REFUSALS: Final = frozenset({"unauthorized"})
-"""The outcomes of a request to a peer that are also told of the request which it follows from, if that fails."""
+"""The outcomes of a request to a peer that also become the outcome of the request that caused it, if that fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,100 +72,101 @@ class TraceContext:
 
     @property
     def trace_id(self) -> str:
-        """The id of the trace; empty without one."""
+        """The id of the trace; empty if there is no trace."""
         return (self.traceparent or "")[3:35]
 
     @property
     def sealable(self) -> str:
-        """Its traceparent, if that has the form and the length of version 00; else empty."""
+        """Its traceparent, if it has version 00 and so a fixed length; else empty."""
         return self.traceparent if self.traceparent is not None and self.traceparent.startswith("00-") else ""
 
 
 NO_TRACE: Final = TraceContext()
-"""The context of a request without one."""
+"""The context of a request without a trace."""
 
 
 class HopListener(Protocol):
-    """Observes hops. Nothing that it does may wait."""
+    """Observes hops. Its methods must not wait."""
 
     def began(self, hop: Hop) -> None:
-        """The request of a hop is admitted, or is about to be sent. `hop.context` may be replaced here."""
+        """Called when a request is admitted, or is about to be sent. The listener may replace `hop.context`."""
 
     def ended(self, hop: Hop) -> None:
-        """A hop has its outcome. A request that is refused before it is admitted ends without having begun."""
+        """Called when a hop has its outcome. A request that is refused before it is admitted ends without `began`."""
 
     def waited(self, hop: Hop, peer: str, seconds: float) -> None:
-        """The call of a hop waited so long for its turn at a peer, which speaks the other protocol."""
+        """Called with the wait of a call for its turn at a peer. The peer speaks the other protocol."""
 
 
 class IntentWriter(Protocol):
-    """What has to be done before a request of a face is performed."""
+    """Records the intent of a request to an endpoint before the request is performed."""
 
     async def intend(self, hop: Hop) -> int:
-        """Write down what a hop is about to do, and return the number of that; 0 if it needs none.
+        """Record what a hop is about to do, and return the number of the record; 0 if the hop needs none.
 
         Raises:
-            AuditAwayError: that is not possible at the moment, so the request must not be performed.
+            AuditAwayError: the intent cannot be recorded now, so the request must not be performed.
         """
         ...
 
 
 @dataclass(slots=True, eq=False)
 class Hop:
-    """One request between a client and a face, or between the bridge and a peer. Enter it until it has its outcome."""
+    """A request between a client and an endpoint, or between the bridge and a peer. The hop ends when its context is
+    left."""
 
     side: Literal["server", "client"]
     protocol: Literal["a2a", "mcp"]
     listeners: tuple[HopListener, ...]
     context: TraceContext
-    """What the hop passes on to the hops that follow from it."""
+    """The trace context for the hops that follow from this hop."""
     method: str = ""
-    """The operation of A2A or the method of MCP; empty while it is not known."""
+    """The operation of A2A or the method of MCP; empty if it is not known yet."""
     face: str = ""
     peer: str = ""
-    """The tool server or the agent, by its key in the configuration; empty while none has been chosen."""
+    """The tool server or the agent, by its key in the configuration; empty if none is chosen yet."""
     skill: str = ""
-    """The skill or tool, as it is listed; empty when the request is about none."""
+    """The skill or tool, as listed; empty if the request concerns none."""
     principal: str = ""
     is_authenticated: bool = False
     """Whether the principal has shown a credential, or owns this machine."""
     state: str = ""
-    """The state of the task that the request is about, or the kind of the result: `completed`, `input_required`. A
-    request that was canceled itself is `canceled`, whatever its task is."""
+    """The state of the request's task, or the kind of the result: `completed`, `input_required`. It is `canceled` if
+    the request itself was canceled, whatever the state of its task."""
     error: str = ""
-    """The kind of fault that ended the hop; empty without one."""
+    """The kind of fault that ended the hop; empty if there was none."""
     peer_refused: str = ""
-    """The outcome of a request that a peer did not take, which follows from this one."""
+    """The outcome of the request to a peer that follows from this request, if the peer refused it."""
     answer: Literal["none", "begun", "whole"] = "none"
-    """How much of a streamed answer has come. Who stops to read what has begun is at no fault, and neither is a
-    connection that breaks after the whole."""
+    """How much of a streamed answer has come. If the reader stops after the answer has begun, or the connection breaks
+    after the whole answer, that is no fault."""
     task_id: str = ""
     context_id: str = ""
     owner: str = ""
-    """Whose task it is, where an operator asks for somebody else; empty otherwise."""
+    """The owner of the task, if an operator acts for somebody else; else empty."""
     target: str = ""
     """`host:port` of the receiver of push notifications that the request asks for."""
     is_answer: bool = False
-    """Whether the request goes on with an earlier one that asked a question."""
+    """Whether the request answers the question of an earlier request."""
     gate: IntentWriter | None = None
     intent: int = 0
-    """The number under which its gate has written down what it is about to do, or that of the request that it follows
-    from; 0 without."""
+    """The number of the intent that its gate has recorded, or the intent of the request that it follows from; 0 if
+    there is none."""
     earlier: TraceContext = NO_TRACE
     """The trace of the last turn of the same task."""
     began_ns: int = field(default_factory=time.time_ns)
-    """In nanoseconds since the epoch."""
+    """The beginning, in nanoseconds since the epoch."""
     seconds: float = 0.0
-    """How long the hop took, once it has ended."""
+    """The duration, after the hop has ended."""
     _since: float = field(default_factory=time.perf_counter)
 
     def begin(self) -> None:
-        """Tell the listeners that the hop has begun."""
+        """Notify the listeners that the hop has begun."""
         for listener in self.listeners:
             listener.began(self)
 
     def admit(self, method: str, principal: str, *, is_authenticated: bool) -> None:
-        """Begin a hop of a face, and let what follows from it be part of its trace."""
+        """Begin the hop of an endpoint, and make the hops that follow part of its trace."""
         self.method, self.principal, self.is_authenticated = method, principal, is_authenticated
         self.begin()
         context.set(self.context)
@@ -174,36 +175,36 @@ class Hop:
         """Pass the gate, if there is one. Nothing may be sent to a peer before.
 
         Raises:
-            AuditAwayError: the request must not be performed at the moment.
+            AuditAwayError: the request must not be performed now.
         """
         if self.gate is not None and not self.intent:
             try:
                 self.intent = await self.gate.intend(self)
             except BaseException:
-                self.peer = ""  # nothing goes there
+                self.peer = ""  # nothing is sent to the peer
                 raise
 
     def forget(self) -> None:
-        """Forget what the request was foretold to be about."""
+        """Forget the details of the request, which were set before it was known to be valid."""
         self.skill = self.peer = self.task_id = self.context_id = self.owner = ""
         self.is_answer = False
 
     def waited(self, peer: str, seconds: float) -> None:
-        """Tell the listeners that the call waited for its turn."""
+        """Notify the listeners that the call waited for its turn."""
         for listener in self.listeners:
             listener.waited(self, peer, seconds)
 
     @property
     def outcome(self) -> str:
-        """The fault, or the state without one. A call that failed since a peer did not take it has that as its
-        outcome."""
+        """The fault if there is one, else the state. A call that failed because a peer refused a request has the
+        outcome of that request."""
         if self.peer_refused and self.state == _FAILED:
             return self.peer_refused
         return self.error or self.state or "done"
 
     @property
     def trace_id(self) -> str:
-        """The id of its trace; empty without one."""
+        """The id of its trace; empty if there is none."""
         return self.context.trace_id
 
     def __enter__(self) -> Self:
@@ -214,7 +215,7 @@ class Hop:
     ) -> None:
         if kind is not None and not self._was_left(kind):
             if kind is CancelledError:
-                self.state = "canceled"  # before there was an answer; nobody is at fault
+                self.state = "canceled"  # before any answer: this is no fault
             elif not self.error:
                 self.error = getattr(exc, "outcome", "") or kind.__name__
         self.seconds = time.perf_counter() - self._since
@@ -224,7 +225,7 @@ class Hop:
             listener.ended(self)
 
     def _was_left(self, kind: type[BaseException]) -> bool:
-        """Whether its reader had what it wanted of a streamed answer, so that the state that was told last is the
+        """Whether the reader left a streamed answer by its own choice or at its end, so that the last state is the
         outcome."""
         return self.answer == "whole" or (
             self.answer == "begun" and issubclass(kind, CancelledError | GeneratorExit)
@@ -233,14 +234,14 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Hops:
-    """Makes the hops of a bridge, if anybody listens."""
+    """Makes the hops of a bridge, if there are listeners."""
 
     listeners: tuple[HopListener, ...] = ()
     gate: IntentWriter | None = None
-    """What each request of a face has to pass; None lets all through."""
+    """The gate that each request to an endpoint has to pass; None admits all requests."""
 
     def taken(self, protocol: Literal["a2a", "mcp"], face: str) -> Hop | None:
-        """The hop of a request that has come to a face; None when nobody listens. Called after `begin`."""
+        """The hop of a request that has arrived at an endpoint; None without listeners. Call it after `begin`."""
         if not self.listeners:
             return None
         now = Hop("server", protocol, self.listeners, context.get(), face=face, gate=self.gate)
@@ -248,7 +249,7 @@ class Hops:
         return now
 
     def sent(self, protocol: Literal["a2a", "mcp"], method: str, peer: str, skill: str = "") -> Hop | None:
-        """The hop of a request that the bridge is about to send; None when nobody listens."""
+        """The hop of a request that the bridge is about to send; None without listeners."""
         if not self.listeners:
             return None
         now = Hop("client", protocol, self.listeners, context.get(), method, peer=peer, skill=skill)
@@ -267,13 +268,13 @@ UNHEARD: Final = Hops()
 """Makes no hops."""
 
 hop: ContextVar[Hop | None] = ContextVar("hop", default=None)
-"""The hop of the face that took the request; None when nobody listens."""
+"""The hop of the endpoint that took the request; None without listeners."""
 
 call_id: ContextVar[str] = ContextVar("call_id", default="-")
-"""A short random name of the request, in every log line about it."""
+"""A short random name for the request, in every log line about it."""
 
 context: ContextVar[TraceContext] = ContextVar("context", default=NO_TRACE)
-"""The trace context of the request, to be passed on to the other side."""
+"""The trace context of the request, which is passed on to peers."""
 
 
 def begin(*carriers: Mapping[str, object]) -> None:
@@ -284,7 +285,7 @@ def begin(*carriers: Mapping[str, object]) -> None:
 
 
 def take_from(*carriers: Mapping[str, object]) -> None:
-    """Take the trace of the request from these carriers, if what `begin` was given named none."""
+    """Take the trace of the request from these carriers, if the carriers of `begin` had none."""
     now = context.get()
     if now.traceparent is not None or not any(carriers):
         return
@@ -297,9 +298,9 @@ def take_from(*carriers: Mapping[str, object]) -> None:
 
 
 def go_on(before: TraceContext, *, is_answer: bool = True) -> None:
-    """Let the request continue the trace of an earlier one, unless the request has a trace of its own.
+    """Let the request continue the trace of an earlier request, unless it has its own trace.
 
-    `is_answer` says that it answers a question of the earlier one; otherwise it is about the same task.
+    With `is_answer` it answers a question of the earlier request; otherwise it concerns the same task.
     """
     now, taken = context.get(), hop.get()
     if now.traceparent is None:
@@ -320,9 +321,9 @@ def in_headers(lines: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def context_from(*carriers: Mapping[str, object]) -> TraceContext:
-    """The first traceparent and the first baggage in the carriers, as far as they are well-formed.
+    """The first traceparent and the first baggage in the carriers, if they are well-formed.
 
-    A tracestate counts only beside its traceparent.
+    A tracestate counts only in the carrier of the traceparent.
     """
     of_trace, of_baggage = _first_with(_TRACEPARENT, carriers), _first_with(_BAGGAGE, carriers)
     parent, baggage = _text(of_trace, _TRACEPARENT), _baggage_from(_text(of_baggage, _BAGGAGE))
@@ -332,9 +333,9 @@ def context_from(*carriers: Mapping[str, object]) -> TraceContext:
 
 
 def told_to_peer(hop: Hop | None = None, *, is_local: bool, baggage_keys: frozenset[str]) -> dict[str, str]:
-    """The trace context for a peer, by `NAMES`: that of the hop to it, if there is one.
+    """The trace context for a peer, by `NAMES`: the context of the hop to the peer, if there is one.
 
-    A peer on another machine gets only these keys of the baggage.
+    A peer on another machine gets only the `baggage_keys` of the baggage.
     """
     now = context.get() if hop is None else hop.context
     if now is NO_TRACE:
@@ -361,7 +362,7 @@ def _members(text: str) -> list[str]:
 
 
 def _tracestate_from(text: str) -> str | None:
-    """A tracestate cut to the bounds; None when a member is malformed or there are too many."""
+    """A tracestate cut to the bounds; None if a member is malformed or there are too many."""
     if len(text) > _READ_CHARACTERS:
         return None
     members = _members(text)

@@ -1,3 +1,3 @@
-"""The version of this package, which its MCP clients, servers and cards state, too."""
+"""The version of this package, which MCP clients, MCP servers and agent cards also report."""
 
 __version__ = "0.1.0"
