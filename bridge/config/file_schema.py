@@ -24,6 +24,9 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 _BEHIND: Final = re.compile(r"[ \t]*#[ \t]*(?P<words>[^\n]*)")
 
+_RANGE: Final = re.compile(r"; (?:over \d+|\d+ or more|\d+ to \d+)(?=$|,| \().*")
+"""The range at the end of a meaning, which the type of the key says too."""
+
 _EXTENDS: Final[JsonObject] = {
     "type": "string",
     "description": "the profile, by name or path, that holds what this one does not",
@@ -59,8 +62,15 @@ def profile_schema() -> JsonObject:
 
 
 def config_schema() -> SchemaNode:
-    """The schema of the file's keys, without the rules between keys."""
+    """The schema of the file's keys, without the rules between keys. A key that says for one peer, skill or tool what a
+    key of a profile says for all has the meaning of that key."""
     schema: SchemaNode = tidied(Config.model_json_schema())
+    meanings = meanings_in(read_toml(profile_place(DEFAULT_PROFILE_NAME), "the mapping profile"))
+    words = {key: _RANGE.sub("", words) for (_, key), words in meanings.items()}
+    for table in schema["$defs"].values():
+        for key, node in table.get("properties", {}).items():
+            if "description" not in node and key in words:
+                node["description"] = words[key]
     return schema
 
 

@@ -261,7 +261,7 @@ class SkillTable(Table):
     )
     text_into: Text | None = Field(default=None, description="the property that takes plain text")
     arguments: dict[Text, ArgumentTable] = Field(default_factory=dict, description="its arguments, by name")
-    call_timeout_seconds: PositiveFloat | None = Field(default=None, description="the time limit of a call")
+    call_timeout_seconds: PositiveFloat | None = None
     concurrency: PositiveInt | None = Field(default=None, description="the most calls of it at the same time")
     reply: Literal["task", "message"] | None = Field(
         default=None,
@@ -281,12 +281,8 @@ class ToolTable(Table):
     description: Text | None = Field(default=None, description="the description of what it does")
     hidden: bool = Field(default=False, description="callers can neither see nor call it")
     arguments: dict[Text, ArgumentTable] = Field(default_factory=dict, description="its arguments, by name")
-    answer_within_seconds: PositiveFloat | None = Field(
-        default=None, description="the time after which a call returns a handle if its agent is still at work"
-    )
-    task_after_seconds: NotNegative | None = Field(
-        default=None, description="the time after which a call becomes an MCP task, for hosts that know tasks"
-    )
+    answer_within_seconds: PositiveFloat | None = None
+    task_after_seconds: NotNegative | None = None
     concurrency: PositiveInt | None = Field(default=None, description="the most calls of it at the same time")
 
 

@@ -244,12 +244,8 @@ class ToolServerTable(Table):
         description="whose login of `authorization_code` calls it: the `operator`'s, as without the key, or one of "
         "`each` principal, which gets a link to log in with. The operator's lists the tools then",
     )
-    login_seconds: PositiveFloat | None = Field(
-        default=None, description="how long such a link lives; a message renews it"
-    )
-    login_keep_days: PositiveInt | None = Field(
-        default=None, description="after so many days without use such a login is deleted, to a day"
-    )
+    login_seconds: PositiveFloat | None = None
+    login_keep_days: PositiveInt | None = None
     tls: PeerTlsTable | None = Field(
         default=None, description="the certificate that its URL is shown, and the authority of its own"
     )
@@ -267,81 +263,29 @@ class ToolServerTable(Table):
         default="auto",
         description="its generation of MCP: `legacy` is 2025-11-25 and older, `modern` 2026-07-28",
     )
-    fail: FailPolicy | None = Field(
-        default=None,
-        description="if it is down at the start: `closed` ends the bridge, `open` serves and goes on trying",
-    )
-    session: SessionOf | None = Field(default=None, description="which callers share a session with it")
-    sessions: PositiveInt | None = Field(
-        default=None, description="the most sessions that all callers share; each is opened when it is needed"
-    )
-    sessions_most: PositiveInt | None = Field(
-        default=None, description="the most sessions of principals or contexts at the same time"
-    )
-    session_idle_seconds: PositiveFloat | None = Field(
-        default=None,
-        description="the time without calls after which the session of a principal or context is closed",
-    )
-    contended_question_seconds: PositiveFloat | None = Field(
-        default=None,
-        description="the time that a question may stay open while other calls wait for the place of its call",
-    )
-    attribution_seconds: NotNegative | None = Field(
-        default=None,
-        description="the time that a question that several calls may have asked waits until only one of them "
-        "is left",
-    )
-    connect_seconds: PositiveFloat | None = Field(
-        default=None, description="the time limit from the start of a connection to the list of tools"
-    )
-    start_seconds: PositiveFloat | None = Field(
-        default=None,
-        description="how long its process is waited for that is alive and not yet up, where `fail` is `open`",
-    )
-    longest_pause_seconds: PositiveFloat | None = Field(
-        default=None, description="the longest pause between two attempts to connect"
-    )
-    retire_seconds: NotNegative | None = Field(
-        default=None, description="the time that calls may go on after their connection is replaced"
-    )
-    settle_seconds: NotNegative | None = Field(
-        default=None,
-        description="the time without news of changed tools after which the bridge lists them again",
-    )
-    relist_seconds: PositiveFloat | None = Field(
-        default=None,
-        description="the shortest time between two lists of its tools where its `ttlMs` asks for them, and the longest "
-        "where it announces changes that are none",
-    )
-    child_flush_seconds: NotNegative | None = Field(
-        default=None,
-        description="how long the last messages may take to be written before its stdin is closed",
-    )
-    child_exit_seconds: PositiveFloat | None = Field(
-        default=None,
-        description="how long it may take to end once its stdin is closed, and again once it was told to end",
-    )
-    child_quiet_seconds: PositiveFloat | None = Field(
-        default=None, description="after its end its pipes are read until they are silent for so long"
-    )
-    child_output_seconds: NotNegative | None = Field(
-        default=None, description="how long they are read then at most"
-    )
-    result_limit_bytes: PositiveInt | None = Field(
-        default=None, description="the largest message that it may send"
-    )
-    result_json_values: PositiveInt | None = Field(
-        default=None, description="the most values and keys in one of its messages"
-    )
-    tools_most: PositiveInt | None = Field(default=None, description="the most tools that it may list")
-    tools_limit_bytes: PositiveInt | None = Field(default=None, description="the largest list of tools")
-    schema_values: PositiveInt | None = Field(
-        default=None,
-        description="the most values in the schemas of its tools, by which the bridge checks arguments",
-    )
-    unanswered_most: PositiveInt | None = Field(
-        default=None, description="the most requests of it whose answers it has not read"
-    )
+    fail: FailPolicy | None = None
+    session: SessionOf | None = None
+    sessions: PositiveInt | None = None
+    sessions_most: PositiveInt | None = None
+    session_idle_seconds: PositiveFloat | None = None
+    contended_question_seconds: PositiveFloat | None = None
+    attribution_seconds: NotNegative | None = None
+    connect_seconds: PositiveFloat | None = None
+    start_seconds: PositiveFloat | None = None
+    longest_pause_seconds: PositiveFloat | None = None
+    retire_seconds: NotNegative | None = None
+    settle_seconds: NotNegative | None = None
+    relist_seconds: PositiveFloat | None = None
+    child_flush_seconds: NotNegative | None = None
+    child_exit_seconds: PositiveFloat | None = None
+    child_quiet_seconds: PositiveFloat | None = None
+    child_output_seconds: NotNegative | None = None
+    result_limit_bytes: PositiveInt | None = None
+    result_json_values: PositiveInt | None = None
+    tools_most: PositiveInt | None = None
+    tools_limit_bytes: PositiveInt | None = None
+    schema_values: PositiveInt | None = None
+    unanswered_most: PositiveInt | None = None
     allow_private: bool = Field(
         default=False,
         description="whether the name in its URL may lead to a private address after it was public",
@@ -351,8 +295,8 @@ class ToolServerTable(Table):
         description="whether each of several processes at one socket (`serve --fd`) may start the command; else such "
         "processes refuse it",
     )
-    concurrency: PositiveInt | None = Field(default=None, description="the most calls at the same time")
-    call_timeout_seconds: PositiveFloat | None = Field(default=None, description="the time limit of a call")
+    concurrency: PositiveInt | None = None
+    call_timeout_seconds: PositiveFloat | None = None
 
     _shown: Mapping[str, Any] = PrivateAttr(default_factory=dict)
 
@@ -411,12 +355,8 @@ class AgentTable(Table):
         description="whose login of `authorization_code` calls it: the `operator`'s, as without the key, or one of "
         "`each` principal, whose host gets a link to log in with. Its card has to be open then",
     )
-    login_seconds: PositiveFloat | None = Field(
-        default=None, description="how long such a link lives; a call renews it"
-    )
-    login_keep_days: PositiveInt | None = Field(
-        default=None, description="after so many days without use such a login is deleted, to a day"
-    )
+    login_seconds: PositiveFloat | None = None
+    login_keep_days: PositiveInt | None = None
     tls: PeerTlsTable | None = Field(
         default=None,
         description="the certificate that it is shown, also at the origins of `trust`, and the authority of its own",

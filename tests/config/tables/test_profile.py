@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any, get_args
@@ -11,12 +14,15 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from bridge.config.check.schema_nodes import node_at
+from bridge.config.file_schema import meanings_in, profile_schema
 from bridge.config.tables.profile import TABLES_OF, Profile, load_profile, mappings_folder, resolve_profile
-from bridge.config.text.document import ValueSource
+from bridge.config.text.document import ValueSource, read_toml
 from bridge.config.text.wording import listed
 from bridge.errors import ConfigError, UsageError
 
 DEFAULT = mappings_folder() / "default.toml"
+ROOT = Path(__file__).parents[3]
 TEXT = DEFAULT.read_text(encoding="utf-8")
 TABLES: dict[str, type[BaseModel]] = {
     name: field.annotation for name, field in Profile.model_fields.items() if field.annotation is not None
@@ -242,3 +248,51 @@ def test_a_fault_is_told_of_the_file_that_has_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         load_profile(mine)
     assert [(one.file.name, one.line) for one in refused.value.diagnostics] == [("base.toml", 3)]
+
+
+def test_the_range_that_a_meaning_says_is_the_bound_of_the_type() -> None:
+    schema, meanings = profile_schema(), meanings_in(read_toml(DEFAULT, "the mapping profile"))
+    for place, meaning in meanings.items():
+        node = node_at(schema, place)
+        node = node.get("items", node)
+        above, least, most = (node.get(key) for key in ("exclusiveMinimum", "minimum", "maximum"))
+        said = [f"over {above}" + (f", at most {most}" if most else "")] if above is not None else []
+        if above is not None and node["type"] == "integer":
+            said.append(f"{above + 1} or more")
+        elif least is not None:
+            said.append(f"{least} or more" if most is None else f"{least} to {most}")
+        assert not said or any(words in meaning for words in said), place
+
+
+def test_a_key_is_added_in_two_files(tmp_path: Path) -> None:
+    """Its value, meaning and range in the default profile, its type and bound in the settings: the rest follows."""
+    for folder in ("bridge", "mappings"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    profile, settings = tmp_path / "mappings" / "default.toml", tmp_path / "bridge" / "settings.py"
+    added = "[run]\nnap_seconds = 7               # how long a call rests; over 0\n"
+    profile.write_text(profile.read_text("utf-8").replace("[run]\n", added), "utf-8")
+    head = "    call_timeout_seconds: PositiveFloat\n"
+    settings.write_text(
+        settings.read_text("utf-8").replace(head, f"    nap_seconds: PositiveFloat\n{head}"), "utf-8"
+    )
+    (tmp_path / "mine.toml").write_text('extends = "default"\n[run]\nnap_seconds = 0\n', "utf-8")
+    program = """
+from bridge.assembly.plan import PublishedPlan
+from bridge.assembly.published_agent import agent_options_of
+from bridge.config.file_schema import profile_schema
+from bridge.config.tables.profile import load_profile
+from bridge.errors import ConfigError
+
+options = agent_options_of("desk", PublishedPlan((), load_profile()), push=False)
+print(options.run.nap_seconds, profile_schema()["$defs"]["RunSettings"]["properties"]["nap_seconds"])
+try:
+    load_profile("mine.toml")
+except ConfigError as exc:
+    print(exc)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ran.stdout.startswith("7"), ran.stderr
+    assert "how long a call rests; over 0" in ran.stdout
+    assert "`nap_seconds` takes more than 0" in ran.stdout
