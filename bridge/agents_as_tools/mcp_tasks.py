@@ -39,6 +39,7 @@ from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.sending import FaceRuntime, Sending, canceled_task
 from bridge.agents_as_tools.tool_results import ToolResults, failure, same_question
+from bridge.bounded_map import BoundedMap
 from bridge.concurrency import done_slowly
 from bridge.errors import BridgeError, PeerError
 from bridge.identity.callers.principals import OfferedNames
@@ -136,9 +137,9 @@ class McpTasks:
         self._out_of_reach: dict[tuple[str, str], tuple[float, float]] = {}
         """Since when an agent has been out of reach, and when that was last noticed: by the agent's mark, and "" or, if
         only a token was missing, the principal without a token."""
-        self._refused: dict[tuple[str, str, str], _Refused] = {}
+        self._refused = BoundedMap[tuple[str, str, str], _Refused](_REMEMBERED_MOST)
         """The latest refusals by agent, task and principal, for the status messages of their tasks."""
-        self._answered: dict[tuple[str, str, str], int] = {}
+        self._answered = BoundedMap[tuple[str, str, str], int](_REMEMBERED_MOST)
         """How often questions were answered, by task, principal and question."""
 
     def knows(self, task_id: str, caller: TaskCaller) -> bool:
@@ -245,10 +246,7 @@ class McpTasks:
     def _note_answer(self, opened: _OpenedTask, questions: Iterable[AgentQuestion]) -> None:
         """Count an answer to these questions."""
         key = opened.call.task.task_id, opened.caller.principal, same_question(questions)
-        times = self._answered.pop(key, 0)
-        while len(self._answered) >= _REMEMBERED_MOST:
-            del self._answered[next(iter(self._answered))]
-        self._answered[key] = times + 1
+        self._answered[key] = self._answered.get(key, 0) + 1
 
     def _asked_too_often(self, opened: _OpenedTask, task: Task) -> JsonObject:
         """The task with its question in words, if the same question was answered too often; else empty."""
@@ -341,8 +339,6 @@ class McpTasks:
             await canceled_task(opened.client, task_id, opened.options.run.cancel_grace_seconds)
         except PeerError as exc:
             fault = exc
-        while len(self._refused) >= _REMEMBERED_MOST:
-            del self._refused[next(iter(self._refused))]
         self._refused[opened.call.task.agent, task_id, caller.principal] = _Refused(refusal, asked, fault)
 
     def _opened(self, task_id: str, caller: TaskCaller) -> _OpenedTask:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -23,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from bridge.agents_as_tools.handles import FarWebhook, Handles
 from bridge.agents_as_tools.push_hints import PushHints
+from bridge.bounded_map import BoundedMap
 from bridge.http.request_checks import RefusedError, request_body
 from bridge.notices import PushReceived, Tell, unheard
 from bridge.seal import HandleError
@@ -75,7 +75,7 @@ class PushReceiver:
         self._second = 0
         self._taken: dict[str, int] = {}
         """How many notifications of each agent were taken in this second."""
-        self._seen: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._seen = BoundedMap[tuple[str, str], None](_SEEN_MOST)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Take a notification, or refuse it."""
@@ -150,8 +150,6 @@ class PushReceiver:
         if seen in self._seen:
             return False
         self._seen[seen] = None
-        if len(self._seen) > _SEEN_MOST:
-            self._seen.popitem(last=False)
         return True
 
 

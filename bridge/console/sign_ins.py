@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
+from bridge.bounded_map import BoundedMap
 from bridge.http.request_checks import API_KEY_HEADER
 from bridge.identity.callers.verifiers import Scheme
 from bridge.identity.logins.kept_logins import BegunProof
@@ -136,14 +137,13 @@ class EndedSessions:
     """Sessions that a sign-out has ended early, so that a copy of the cookie is useless."""
 
     def __init__(self) -> None:
-        self._until: dict[str, float] = {}
+        self._until = BoundedMap[str, float](_ENDED_MOST)
 
     def end(self, mark: str, now: float) -> None:
         """End the session with this mark."""
-        self._until = {one: until for one, until in self._until.items() if until > now and one != mark}
+        for ended in [ended for ended, until in self._until.items() if until <= now]:
+            del self._until[ended]
         self._until[mark] = now + SESSION_SECONDS
-        if len(self._until) > _ENDED_MOST:
-            del self._until[next(iter(self._until))]
 
     def __contains__(self, session: ConsoleSession) -> bool:
         return session.mark in self._until

@@ -6,11 +6,11 @@ A signature is kept by what it signs, and not by who asked: whoever is shown the
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bridge.a2a.model.objects import AgentCard, AgentCardSignature
+from bridge.bounded_map import BoundedMap
 from bridge.identity.callers.verifiers import DeclaredAccess
 from bridge.text.jsonvalues import JsonObject
 
@@ -63,8 +63,7 @@ class SignedCards:
         """`most` cards keep their signatures. An agent has one card for each address and, where callers are told apart,
         for each set of skills that someone may use."""
         self._signing = signing
-        self._most = most
-        self._kept: OrderedDict[tuple[tuple[str, ...], bytes], tuple[AgentCardSignature, ...]] = OrderedDict()
+        self._kept = BoundedMap[tuple[tuple[str, ...], bytes], tuple[AgentCardSignature, ...]](most)
 
     @property
     def mark(self) -> tuple[str, ...]:
@@ -77,12 +76,11 @@ class SignedCards:
         if signer is None:
             return card
         key = signer.mark, hashlib.sha256(card.to_json()).digest()
-        if key not in self._kept:
-            self._kept[key] = signer.signatures(card.to_object())
-            if len(self._kept) > self._most:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(key)
-        return card.changed(signatures=self._kept[key] or None)
+        signatures = self._kept.get(key)
+        if signatures is None:
+            signatures = signer.signatures(card.to_object())
+        self._kept[key] = signatures
+        return card.changed(signatures=signatures or None)
 
     def shown_card(self, own: AgentCard, declared: DeclaredAccess, card: AgentCard) -> ShownCard:
         """The card as it is sent, signed, with what it was built from.

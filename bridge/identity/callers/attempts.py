@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from bridge.bounded_map import BoundedMap
 from bridge.http.request_checks import RefusedError
 
 FAILURES_MOST: Final = 5
@@ -45,7 +46,7 @@ class Attempts:
         self._words = words
         self._most = most
         self._seconds = seconds
-        self._made: dict[str, list[CountedAttempt]] = {}
+        self._made = BoundedMap[str, list[CountedAttempt]](_KEYS_MOST)
 
     def require(self, key: str, now: float) -> None:
         """Refuse a further attempt if there were too many.
@@ -86,10 +87,7 @@ class Attempts:
 
     def _add(self, key: str, one: CountedAttempt) -> None:
         counted = self._counted(key, one.at)
-        self._made.pop(key, None)
         self._made[key] = [*counted, one][-self._most :]
-        if len(self._made) > _KEYS_MOST:
-            del self._made[next(iter(self._made))]
 
     def _counted(self, key: str, now: float) -> list[CountedAttempt]:
         return [one for one in self._made.get(key, ()) if one.at > now - self._seconds]

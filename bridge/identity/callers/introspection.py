@@ -21,6 +21,7 @@ from urllib.parse import quote, urlsplit
 import anyio
 import httpx2
 
+from bridge.bounded_map import BoundedMap
 from bridge.http.documents import DocumentError, DocumentLimits, fetched_json
 from bridge.identity.callers.issuers import Issuer
 from bridge.identity.callers.json_web_tokens import LATEST, WrongTokenError
@@ -73,9 +74,9 @@ class TokenQuestions:
         self._withheld = withheld
         self._asking = anyio.CapacityLimiter(_AT_ONCE)
         self._renewing = anyio.CapacityLimiter(_AT_ONCE)
-        self._active: dict[bytes, _Remembered] = {}
+        self._active = BoundedMap[bytes, _Remembered](_REMEMBERED)
         """Entries stay after their time, so that the next request about them counts as a renewal."""
-        self._refused: dict[bytes, _Remembered] = {}
+        self._refused = BoundedMap[bytes, _Remembered](_REMEMBERED)
         self._logged_at = -math.inf
 
     async def claims_of(self, token: str, face: str) -> Mapping[str, Any]:
@@ -134,8 +135,6 @@ class TokenQuestions:
         self._refused.pop(digest, None)
         kind = self._refused if claims is None else self._active
         kind[digest] = known
-        if len(kind) > _REMEMBERED:
-            del kind[next(iter(kind))]
         return known
 
     async def _said_of(self, token: str) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from bridge.bounded_map import BoundedMap
 from bridge.identity.logins.login_credentials import LoginConfig, LoginNeededError, LoginToken
 from bridge.identity.tokens.oauth import TokenSource
 from bridge.identity.tokens.token_endpoint import AccessToken
@@ -16,24 +17,21 @@ class EachLogin(TokenSource):
         """`seconds` limits the time to get a token, and `most` the number of callers whose tokens are in memory."""
         self.login_config = login_config
         self._seconds = seconds
-        self._most = most
-        self._held: dict[str, LoginToken] = {}
+        self._held = BoundedMap[str, LoginToken](most)
 
     @property
     def key(self) -> tuple[object, ...]:
         """See `TokenSource`."""
-        return self.login_config, self._seconds, self._most
+        return self.login_config, self._seconds, self._held.most
 
     def of(self, principal: str) -> LoginToken:
         """The token of a principal's login. After another replica received a newer login, it is the token of the newer
         login."""
-        held = self._held.pop(principal, None)
+        held = self._held.get(principal)
         if held is None or held.is_replaced:
             held = LoginToken(replace(self.login_config, principal=principal), self._seconds)
         held.heard_by = self.heard_by
-        self._held[principal] = held  # the least recently used comes first
-        while len(self._held) > self._most:
-            del self._held[next(iter(self._held))]
+        self._held[principal] = held
         return held
 
     def keep(self, principal: str, since: float | None) -> None:

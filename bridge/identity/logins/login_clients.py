@@ -13,6 +13,7 @@ from typing import Final
 
 from mcp.shared.auth import OAuthClientInformationFull
 
+from bridge.bounded_map import BoundedMap
 from bridge.identity.logins.kept_logins import LoginKey
 
 _KEPT_SECONDS: Final = 600.0
@@ -37,7 +38,7 @@ class RegisteredClients:
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._clients: dict[ClientUse, tuple[OAuthClientInformationFull, float]] = {}
+        self._clients = BoundedMap[ClientUse, tuple[OAuthClientInformationFull, float]](_CLIENTS_MOST)
 
     def find(self, use: ClientUse) -> OAuthClientInformationFull | None:
         """The client that was registered for this use; None if none is remembered."""
@@ -46,11 +47,9 @@ class RegisteredClients:
 
     def keep(self, use: ClientUse, client: OAuthClientInformationFull) -> None:
         """Remember a client."""
-        self._clients.pop(use, None)
         self._clients[use] = client, self._now() + _KEPT_SECONDS
-        if len(self._clients) > _CLIENTS_MOST:
-            del self._clients[next(iter(self._clients))]
 
     def forget(self, key: LoginKey) -> None:
         """Forget the clients of a login: its issuer may have forgotten them."""
-        self._clients = {use: kept for use, kept in self._clients.items() if use.key != key}
+        for use in [use for use in self._clients if use.key == key]:
+            del self._clients[use]

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from bridge.bounded_map import BoundedMap
 from bridge.identity.tokens.caller_token import CallerToken
 from bridge.identity.tokens.oauth import HeldToken, TokenSource, asked_by
 from bridge.identity.tokens.token_endpoint import (
@@ -80,13 +81,12 @@ class CallerTokens(TokenSource):
         self._endpoint = TokenEndpoint(exchange.client)
         self._there = None if exchange.id_jag is None else TokenEndpoint(exchange.id_jag)
         self._new = partial(HeldToken, exchange.client.issuer, seconds, now)
-        self._most = most
-        self._held: dict[bytes, HeldToken] = {}
+        self._held = BoundedMap[bytes, HeldToken](most)
 
     @property
     def key(self) -> tuple[object, ...]:
         """See `TokenSource`."""
-        return self._exchange, self._seconds, self._most
+        return self._exchange, self._seconds, self._held.most
 
     @property
     def issuer(self) -> str:
@@ -122,9 +122,7 @@ class CallerTokens(TokenSource):
 
     def held_for(self, caller: CallerToken) -> HeldToken:
         """The held token for a caller's token. If there are too many, the least recently used one is dropped."""
-        held = self._held.pop(caller.mark, None) or self._new(partial(self._tell, caller))
-        while len(self._held) >= self._most:
-            del self._held[next(iter(self._held))]
+        held = self._held.get(caller.mark) or self._new(partial(self._tell, caller))
         self._held[caller.mark] = held
         return held
 

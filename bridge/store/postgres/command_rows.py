@@ -19,6 +19,7 @@ from uuid import UUID, uuid4
 
 import anyio
 
+from bridge.bounded_map import BoundedMap
 from bridge.concurrency import Backoff, Signal
 from bridge.errors import HolderGoneError, StoreError, counted
 from bridge.store.postgres.command_seals import CommandPlace, ForeignCommandError
@@ -85,7 +86,7 @@ class ReplicaCommands:
         """Set when there may be a command for this replica."""
         self._at_work: set[int] = set()
         """The commands that are being executed."""
-        self._begun: dict[UUID, None] = {}
+        self._begun = BoundedMap[UUID, None](MOST_REMEMBERED)
         """The latest requests that were begun, oldest first."""
         self._asked: dict[int, Signal] = {}
         """The commands whose replies this replica waits for."""
@@ -153,8 +154,6 @@ class ReplicaCommands:
         if request in self._begun:
             return False
         self._begun[request] = None
-        if len(self._begun) > MOST_REMEMBERED:
-            del self._begun[next(iter(self._begun))]
         return True
 
     async def _forget(self, *numbers: int) -> None:

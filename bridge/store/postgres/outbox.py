@@ -12,12 +12,12 @@ replica has, and at each poll, because hints may be lost.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
+from bridge.bounded_map import BoundedMap
 from bridge.errors import StoreConflictError, StoreError
 from bridge.store.outbox import OutboxRow, WaitingWebhook, Webhook, WebhookKey, WebhookLimitError
 from bridge.store.postgres.feed import hint_of
@@ -117,7 +117,7 @@ class PostgresOutbox:
         self._poll_seconds = poll_seconds
         self._hint = hint
         self._on_rows: OnRows = lambda _: None
-        self._mine: OrderedDict[str, str] = OrderedDict()
+        self._mine = BoundedMap[str, str](REMEMBERED_TASKS)
         """The tasks with webhooks of this replica, by their hints."""
         self._wake = anyio.Event()
 
@@ -157,8 +157,6 @@ class PostgresOutbox:
 
     def _remember(self, task_id: str) -> None:
         self._mine[hint_of(task_id)] = task_id
-        if len(self._mine) > REMEMBERED_TASKS:
-            self._mine.popitem(last=False)
 
     async def _claim(self) -> None:
         place, cells = self._place, {"epoch": self._epoch(), "most": _CLAIMED_AT_ONCE}
