@@ -137,7 +137,13 @@ def _run(tool: str, *arguments: str) -> int:
     """Say what is run, and run it; the exit code."""
     path = sys.executable if tool == "python" else program(tool, Path(sys.executable).parent)
     print("$", tool, *arguments, flush=True)
-    return subprocess.run([path, *arguments], cwd=ROOT, check=False).returncode
+    return subprocess.run([path, *arguments], cwd=ROOT, env=_environment(), check=False).returncode
+
+
+def _environment() -> dict[str, str]:
+    """The environment of a tool. Without compiled files, each worker and each process of a test would compile all
+    modules again."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 if __name__ == "__main__":

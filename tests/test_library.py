@@ -23,6 +23,8 @@ from tests.support.command import WAIT_SECONDS
 
 T = TypeVar("T")
 
+ROOT = Path(__file__).parents[1]
+
 GREETING = {
     "bridge": {"store": "memory:"},
     "tools_as_agent": {"demo": {"from": ["demo"], "skills": {"greet": {"name": "Say hello"}}}},
@@ -374,7 +376,7 @@ async def test_a_program_that_uses_the_library_is_typed(tmp_path: Path) -> None:
             "--output",
             "json",
             "--cache-dir",
-            str(tmp_path),
+            str(ROOT / ".mypy_cache" / "library"),
             str(program),
         ],
         cwd=tmp_path,

@@ -14,6 +14,7 @@ import sys
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -82,7 +83,12 @@ _PLAIN: Final = {"_replace", "_meta", "_fields"}
 """Public, for all their names: of named tuples, and of MCP."""
 
 ROOT: Final = Path(bridge.__file__).parent
-TREES: Final = {path: ast.parse(path.read_text("utf-8")) for path in ROOT.rglob("*.py")}
+
+
+@cache
+def _trees() -> dict[Path, ast.Module]:
+    """The parsed modules of the bridge. No module level constant: each worker collects this file, and one runs it."""
+    return {path: ast.parse(path.read_text("utf-8")) for path in ROOT.rglob("*.py")}
 
 
 def test_every_private_module_or_name_that_is_imported_is_listed_and_there() -> None:
@@ -98,7 +104,7 @@ def test_every_private_module_or_name_that_is_imported_is_listed_and_there() -> 
 def test_every_private_attribute_of_anothers_object_is_listed_and_there() -> None:
     found = {
         node.attr
-        for tree in TREES.values()
+        for tree in _trees().values()
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute)
         and _is_private(node.attr)
@@ -112,7 +118,7 @@ def test_every_private_attribute_of_anothers_object_is_listed_and_there() -> Non
 
 def test_every_private_that_a_class_of_the_bridge_inherits_and_uses_is_listed_and_there() -> None:
     found: defaultdict[str, set[str]] = defaultdict(set)
-    for path, tree in TREES.items():
+    for path, tree in _trees().items():
         for node in ast.walk(tree):
             if not isinstance(node, ast.ClassDef) or path.name == "__main__.py":
                 continue
@@ -127,7 +133,7 @@ def test_every_private_that_a_class_of_the_bridge_inherits_and_uses_is_listed_an
 def test_every_private_argument_that_is_passed_on_is_listed() -> None:
     found = {
         keyword.arg
-        for tree in TREES.values()
+        for tree in _trees().values()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         for keyword in node.keywords
@@ -175,7 +181,7 @@ async def test_uvicorn_has_what_is_used_of_its_insides() -> None:
 
 
 def _foreign_imports() -> Iterator[tuple[str, str]]:
-    for tree in TREES.values():
+    for tree in _trees().values():
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.module and _is_foreign(node.module):
                 yield from ((node.module, alias.name) for alias in node.names)

@@ -5,6 +5,7 @@ Each `broken/NAME.toml` has its `broken/NAME.txt`. No value that is a secret may
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,9 @@ LITERAL = "hunter2"
 """What stands in the files where a secret belongs."""
 
 
+@cache
 def refusal_of(name: str) -> ConfigError:
+    """What is said of a file, which is read once for all tests."""
     with pytest.raises(ConfigError) as refused:
         load(Path(f"{name}.toml"), ENVIRONMENT)
     return refused.value

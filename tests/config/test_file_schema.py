@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -139,14 +140,17 @@ OVERRIDES = [
 """`confirm` is yes or no for one skill, and for which ones in a profile."""
 
 
+_profile_schema, _config_schema = cache(profile_schema), cache(config_schema)
+
+
 @pytest.mark.parametrize(
     ("table", "key", "model", "path"), OVERRIDES, ids=[f"{o[2].__name__}.{o[1]}" for o in OVERRIDES]
 )
 def test_an_override_takes_what_the_profile_takes(
     table: str, key: str, model: type[BaseModel], path: tuple[str, ...]
 ) -> None:
-    profile = {**node_at(profile_schema(), (table, key))}
-    override = {**node_at(config_schema(), (*path, key))}
+    profile = {**node_at(_profile_schema(), (table, key))}
+    override = {**node_at(_config_schema(), (*path, key))}
     for node in (profile, override):
         node.pop("description", None)
         node.pop("default", None)

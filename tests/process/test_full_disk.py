@@ -46,31 +46,25 @@ def rest(path: str) -> tuple[str, Any]:
     return path, message(call_part("echo", text="a"))
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        rpc("SendMessage"),
-        rpc("SendStreamingMessage"),
-        rest("/message:send"),
-        rest("/message:stream"),
-    ],
-    ids=["rpc", "rpc stream", "rest", "rest stream"],
-)
-def test_the_first_call_on_a_full_disk_is_told_and_calls_go_on_once_there_is_room(
-    path: str, body: Any, tmp_path: Path
-) -> None:
+def test_the_first_call_on_a_full_disk_is_told_and_calls_go_on_once_there_is_room(tmp_path: Path) -> None:
     with nearly_full(tmp_path) as (bridge, disk), httpx2.Client(timeout=WAIT_SECONDS) as client:
+        for path, body in (
+            rpc("SendMessage"),
+            rpc("SendStreamingMessage"),
+            rest("/message:send"),
+            rest("/message:stream"),
+        ):
 
-        def call() -> httpx2.Response:
-            url = f"http://127.0.0.1:{bridge.port}/agents/devtools{path}"
-            return client.post(url, json=body, headers=VERSION)
+            def call() -> httpx2.Response:
+                url = f"http://127.0.0.1:{bridge.port}/agents/devtools{path}"  # noqa: B023
+                return client.post(url, json=body, headers=VERSION)  # noqa: B023
 
-        disk.fill(0)
-        first = call()
-        assert (first.status_code, SAYS in first.text) == (503, True)
-        assert SAYS in call().text
-        bridge.read_until("ERROR the disk is full: ")
-        disk.free()
-        while (answer := call()).status_code == 503:
-            pass
-        assert answer.status_code == 200
+            disk.fill(0)
+            first = call()
+            assert (first.status_code, SAYS in first.text) == (503, True), body
+            assert SAYS in call().text, body
+            bridge.read_until("ERROR the disk is full: ")
+            disk.free()
+            while (answer := call()).status_code == 503:
+                pass
+            assert answer.status_code == 200, body

@@ -9,7 +9,7 @@ progress     `steps` reports, then a result        wait         answers only whe
 die          ends the process                      big          a text of `bytes` bytes
 odd          a block type that nobody knows        cancelled    how many calls were cancelled so far
 grow         adds a tool, and says so              link         links of several schemes
-upload       takes a file (contentEncoding)        flood        `steps` reports as fast as it can
+upload       takes a file (contentEncoding)        flood        `steps` reports with `words` as fast as it can
 """
 
 from __future__ import annotations
@@ -153,7 +153,8 @@ def call(request_id: Any, params: dict[str, Any]) -> None:
         case "progress" | "flood":
             steps = arguments.get("steps", 3)
             for step in range(1, steps + 1):
-                report = {"progressToken": token, "progress": step, "total": steps, "message": f"step {step}"}
+                words = f"{arguments.get('words', '')}step {step}"
+                report = {"progressToken": token, "progress": step, "total": steps, "message": words}
                 send({"method": "notifications/progress", "params": report})
             done = result(text(f"{steps} steps"))
         case "wait":
