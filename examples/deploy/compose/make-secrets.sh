@@ -1,7 +1,7 @@
 #!/bin/sh
 # Make the secrets of compose.yaml in the folder `secrets`, and name the group that may read them in `.env`.
 #
-# Containers read them as a group of this user, because the bridge refuses a key that everyone can read.
+# Containers read the secrets as a group of this user, because the bridge refuses a key that everyone can read.
 set -eu
 cd "$(dirname "$0")"
 if [ -e secrets ]; then

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Make the database of the bridges and its two roles, on the first start of an empty PostgreSQL.
 #
-# `tasks_owner` makes the tables (`mcp-a2a store migrate`), and may make schemas in this one database. `bridge` reads and
-# changes the rows of them, and may do nothing else anywhere.
+# `tasks_owner` makes the tables (`mcp-a2a store migrate`), and may make schemas in this database only. `bridge` may only read
+# and change their rows.
 set -eu
 SECRETS="${SECRETS:-/run/secrets}"
 export SECRETS
