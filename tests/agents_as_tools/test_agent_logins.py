@@ -180,7 +180,7 @@ async def test_a_card_with_login_endpoints_of_two_origins_allows_no_login(tmp_pa
         flow = code_flow(one.issuer.issuer, authorizationUrl=f"{honest}/authorize", pkceRequired=True)
         one.agent.card = with_scheme({"oauth2SecurityScheme": flow}, "read")
         refusal = await one.refusal(client_id="bridge")
-        assert "somebody else's. If both are of one issuer, set `issuer`" in refusal
+        assert "somebody else. If both belong to one issuer, set `issuer`" in refusal
         assert honest.removeprefix("http://") in refusal
     assert (one.issuer.asked, other.issuer.authorizations) == ([], [])
 
@@ -246,9 +246,7 @@ async def test_the_configured_issuer_overrides_the_card(tmp_path: Path) -> None:
 
 async def test_an_agent_that_names_no_issuer_needs_a_configured_issuer(tmp_path: Path) -> None:
     async with there(tmp_path, has_metadata=False) as one:
-        assert await one.refusal() == (
-            "no login at AGENT/: it does not say at which issuer. Set `issuer` (--issuer)"
-        )
+        assert await one.refusal() == ("no login at AGENT/: it names no issuer. Set `issuer` (--issuer)")
     assert one.issuer.registered == []
 
 
@@ -332,7 +330,7 @@ async def test_an_agent_that_refuses_the_logins_token_differs_from_a_missing_log
             is_error, words = await called(bridge)
     assert is_error
     assert "answered HTTP 401 Unauthorized" in words
-    hint = "It does not take the token of the login: check `resource` and `scopes`. Run `mcp-a2a login desk`"
+    hint = "The peer does not accept the token of the login: check `resource` and `scopes`. Run `mcp-a2a login desk`"
     assert hint in words
 
 

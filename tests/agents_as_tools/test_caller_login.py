@@ -353,7 +353,7 @@ async def test_an_agent_that_refuses_every_login_does_not_cause_endless_logins(
         async with here.host("alice", logs_in, mode) as host:
             is_error, words = await called(host)
         assert is_error
-        assert "It does not take the token of the login" in words
+        assert "The peer does not accept the token of the login" in words
         assert len(links) == most
 
 
@@ -362,7 +362,7 @@ async def test_without_a_caller_there_is_no_token_and_the_number_of_remembered_c
 ) -> None:
     login_config = LoginConfig("https://a.example", LoginFiles(tmp_path), "desk", kind="agents", of_each=True)
     each = EachLogin(login_config, 20, 2)
-    with pytest.raises(PeerError, match="login of each caller alone"):
+    with pytest.raises(PeerError, match="needs the login of a caller"):
         await each()
     ann = each.of("ann")
     assert isinstance(ann, LoginToken)

@@ -330,7 +330,7 @@ async def test_a_server_that_takes_no_login_has_nobody_log_in_for_ever(tmp_path:
             await anyio.sleep(0.01)
         await put(own, here.issuer)
         failed = await here.becomes("alice", task, "TASK_STATE_FAILED")
-        assert "It does not take the token of the login" in str(failed["status"])
+        assert "The peer does not accept the token of the login" in str(failed["status"])
 
 
 async def test_a_call_that_the_server_has_taken_is_not_made_again_for_a_login(tmp_path: Path) -> None:

@@ -138,11 +138,11 @@ async def test_a_server_that_is_down_for_want_of_a_login_is_known_to_need_one(tm
 REFUSED: dict[str, tuple[Callable[[HttpTarget, str], HttpTarget], str]] = {
     "login": (
         lambda target, _: target,
-        "It does not take the token of the login: check `resource` and `scopes`. Run `mcp-a2a login crm`",
+        "The peer does not accept the token of the login: check `resource` and `scopes`. Run `mcp-a2a login crm`",
     ),
     "client": (
         lambda target, issuer: replace(target, oauth=OAuthClient(issuer, "b", "s3", "post", ("read",), "")),
-        "It does not take the token of ISSUER: check `resource` and `scopes`",
+        "The peer does not accept the token of ISSUER: check `resource` and `scopes`",
     ),
     "caller": (
         lambda target, issuer: replace(
@@ -151,7 +151,7 @@ REFUSED: dict[str, tuple[Callable[[HttpTarget, str], HttpTarget], str]] = {
                 CallerToken(issuer, "alice", "token")
             ),
         ),
-        "the caller's was exchanged for: check `audience`, `resource` and `scopes`",
+        "the exchanged token: check `audience`, `resource` and `scopes`",
     ),
 }
 """How a server gets its token, and what is said if it does not take it."""
@@ -181,7 +181,7 @@ async def test_a_server_that_takes_no_token_is_told_from_one_that_lacks_one(
         plan = {"servers": {"crm": replace(made, fail="open")}, "published": {"desk": agent("crm")}}
         async with live(tmp_path, **plan) as bridge:
             state = (await bridge.client.get(f"{bridge.url}/readyz")).json()["agents"]["desk"]["servers"]
-    assert "answered HTTP 401 Unauthorized. It does not take the token" in state["crm"]["why"]
+    assert "answered HTTP 401 Unauthorized. The peer does not accept the" in state["crm"]["why"]
     assert state["crm"]["why"].replace(issuer.issuer, "ISSUER").endswith(words)
 
 

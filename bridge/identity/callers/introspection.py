@@ -96,7 +96,7 @@ class TokenQuestions:
             try:
                 known = await self._asked(token, digest)
             except TimeoutError as exc:
-                raise UnansweredTokenError("its issuer is asked too much at the moment") from exc
+                raise UnansweredTokenError("too many tokens wait for its issuer at the moment") from exc
         if known.claims is None:
             raise WrongTokenError("is not active")
         self._require_valid(known.claims, face)
@@ -159,7 +159,7 @@ class TokenQuestions:
         url = metadata.text("introspection_endpoint") if metadata is not None else None
         secure = ("https", urlsplit(self.issuer.place.issuer).scheme)
         if url is None or url.partition(":")[0].lower() not in secure:
-            raise DocumentError("its metadata says no introspection_endpoint that may be asked")
+            raise DocumentError("its metadata names no usable introspection_endpoint")
         return url
 
     def _client_headers(self) -> dict[str, str]:
@@ -198,5 +198,5 @@ def _time_in(claims: Mapping[str, Any], name: str, default: float) -> float:
         return default
     value = claims[name]
     if isinstance(value, bool) or not isinstance(value, int | float) or not -LATEST <= value <= LATEST:
-        raise WrongTokenError(f"has a claim `{name}` that is no time")
+        raise WrongTokenError(f"has a claim `{name}` that is not a time")
     return value

@@ -134,7 +134,7 @@ def keys_in(document: object, most: int) -> tuple[IssuerKey, ...]:
     if not isinstance(listed, list):
         raise ValueError("it is not a JSON Web Key Set")  # noqa: TRY004 - it is what was fetched that is wrong
     if len(listed) > most:
-        raise ValueError(f"it has {len(listed)} keys, and {most} are the most")
+        raise ValueError(f"it has {len(listed)} keys, and at most {most} are allowed")
     keys = tuple(key for one in listed if (key := _key_in(one)) is not None)
     if not keys:
         raise ValueError("it has no public key for signatures")
@@ -277,9 +277,9 @@ def principal_in(claims: Mapping[str, Any], issuer: Issuer, leeway_seconds: floa
     """
     subject = claims.get(issuer.principal_claim)
     if not isinstance(subject, str) or not 0 < len(subject) <= SUBJECT_CHARACTERS:
-        raise WrongTokenError("does not say whose it is")
+        raise WrongTokenError("does not name its principal")
     if not subject.isprintable():
-        raise WrongTokenError("names its subject with characters that no name has")
+        raise WrongTokenError("names its principal with unprintable characters")
     held = _scopes_in(claims)
     return Principal(
         f"{issuer.name}{ISSUER_MARK}{subject}",

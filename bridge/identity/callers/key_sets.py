@@ -155,7 +155,7 @@ class KeySource:
                 with anyio.fail_after(self._limits.fetch_seconds):
                     self._keys = await self._fetched()
             except TimeoutError:
-                self._told_of(f"they did not come within {self._limits.fetch_seconds:g} s")
+                self._told_of(f"the keys did not come within {self._limits.fetch_seconds:g} s")
             except (DocumentError, ValueError) as exc:
                 self._told_of(str(exc))
             else:
@@ -163,7 +163,7 @@ class KeySource:
             self._tried_at = now  # not after a cancellation: then the next waiting request fetches
 
     def _told_of(self, why: str) -> None:
-        kept = "the last good ones stay" if self._keys else "its tokens cannot be checked"
+        kept = "the last good keys stay" if self._keys else "its tokens cannot be checked"
         logger.warning("%s: its keys cannot be fetched, and %s: %s", self._name, kept, why)
 
     async def _fetched(self) -> tuple[IssuerKey, ...]:
@@ -228,8 +228,8 @@ class KeySource:
             seen = self._seen.setdefault(place.netloc, RebindingJudge())
             return AddressGuard(seen.judge(place.netloc, hint), self._resolve)
         words = (
-            f"{place.netloc}, to which the metadata of {self._name} leads, is private and was not"
-            f" connected to. If that is right, {hint}"
+            f"the metadata of {self._name} leads to {place.netloc}, a private address: nothing was sent there."
+            f" If this is right, {hint}"
         )
         if is_private_host(place.hostname or ""):
             raise DocumentError(words)

@@ -374,7 +374,7 @@ class Access:
         """The 401 for a request, with the accepted schemes. `fault` is the fault of its credential; `is_token` says
         whether the credential is a token."""
         if not self.schemes:
-            return RefusedError(401, "Who may call was changed while this was read: ask again")
+            return RefusedError(401, "The access rules changed while this request was read: send it again")
         needed = " or ".join(_WORDS[scheme] for scheme in self.schemes)
         challenges = {
             Scheme.BEARER: token_challenge(

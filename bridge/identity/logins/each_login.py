@@ -48,7 +48,7 @@ class EachLogin(TokenSource):
         Raises:
             LoginNeededError: always.
         """
-        raise LoginNeededError(f"{self.login_config.key.shown} is called with the login of each caller alone")
+        raise LoginNeededError(f"{self.login_config.key.shown} needs the login of a caller")
 
     def refused(self, token: AccessToken) -> None:
         """Do nothing: without a caller no token was sent."""

@@ -201,7 +201,8 @@ class LoginToken(TokenSource):
     @property
     def if_refused(self) -> str:
         """See `TokenSource`."""
-        return f"It does not take the token of the login: check `resource` and `scopes`. {self.login_config.remedy}"
+        words = "The peer does not accept the token of the login: check `resource` and `scopes`"
+        return f"{words}. {self.login_config.remedy}"
 
     async def __call__(self) -> AccessToken:
         """A valid token.
@@ -318,7 +319,9 @@ class LoginToken(TokenSource):
             if self.is_callers or known is None or not self._is_ready(known[1]):
                 raise
             logger.info(
-                "the login at %s is looked for again: %s", self.login_config.key.shown, reason_of(exc)
+                "the login at %s cannot be read, and its last token is used: %s",
+                self.login_config.key.shown,
+                reason_of(exc),
             )
             return known[1]
 
@@ -352,11 +355,11 @@ class LoginToken(TokenSource):
             raise self._needed(login.lost)
         if self.login_config.issuer and not is_same_issuer(login.issuer, self.login_config.issuer):
             raise self._needed(
-                f"the login is one of {login.issuer}, and the file names {self.login_config.issuer}"
+                f"the login is at {login.issuer}, but the file names {self.login_config.issuer}"
             )
         if self.is_callers and self._since not in (None, login.since):
             self.is_replaced = True
-            raise self._needed("another login has taken the place of the one that this was begun with")
+            raise self._needed("another login has replaced the login that this call began with")
         return login
 
     async def _renewed(self, held: HeldLogin) -> Login:
@@ -382,8 +385,8 @@ class LoginToken(TokenSource):
         doubt = ""
         if login.renewing_since is not None:
             doubt = (
-                f" (a refresh that began at {_shown_time(login.renewing_since)} has no answer: the bridge ended, or"
-                " the connection did. So the refresh token may have been used then)"
+                f" (a refresh that began at {_shown_time(login.renewing_since)} got no answer: the bridge or the"
+                " connection ended. So the refresh token may be used up)"
             )
             logger.warning("the login at %s is renewed once more%s", self.login_config.key.shown, doubt)
         await held.write(replace(login, renewing_since=time.time()))

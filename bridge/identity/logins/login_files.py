@@ -112,12 +112,14 @@ class LoginFiles:
                 private_file(path)
                 found, login = self._records.opened(path.stem, read_regular(path, STATE_BYTES))
                 if found != key:
-                    raise UsageError(f"{path} holds the login of another: remove it, and log in again")
+                    raise UsageError(
+                        f"{path} holds the login of another peer or principal: remove it, and log in again"
+                    )
                 return login
         if self._is_any(key):
             raise UsageError(
-                f"the login in {self._folder} was sealed with a key that is not here, for another file or before the"
-                " key was changed: put the key back among `keys`, or log in again"
+                f"the login in {self._folder} was sealed with a key that is missing here: put that key back into"
+                " `keys`, or log in again"
             )
         return None
 

@@ -100,7 +100,7 @@ async def begin_login(
     except BegunSignal as signal:
         return signal.begun
     except TimeoutError as exc:
-        words = f"the way to its page took longer than {seconds:g} s"
+        words = f"the requests before its page took longer than {seconds:g} s"
         raise LoginFlowError(f"no login at {login_config.key.shown}: {words}") from exc
     except (OAuthFlowError, ValidationError) as exc:
         is_other = "issuer mismatch" in str(exc) and not login_config.issuer
@@ -110,7 +110,7 @@ async def begin_login(
         raise LoginFlowError(f"no login at {login_config.key.shown}: {reason_of(exc)}") from exc
     except (TokenError, PrivateAddressError) as exc:
         raise LoginFlowError(f"no login at {login_config.key.shown}: {exc}") from exc
-    raise UsageError(f"{login_config.key.shown} asks for no login: it answered HTTP {status}")
+    raise UsageError(f"{login_config.key.shown} requires no login: it answered HTTP {status}")
 
 
 async def finish_login(

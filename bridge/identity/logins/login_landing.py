@@ -75,23 +75,23 @@ class LoginLanding:
             if name.lower() == "host"
         ]
         if hosts != [f"{self.host}:{self.port}"]:
-            return HTTPStatus.MISDIRECTED_REQUEST, "This is not where the login comes back to."
+            return HTTPStatus.MISDIRECTED_REQUEST, "This is not the address of the login."
         if target.path != _PATH:
             return HTTPStatus.NOT_FOUND, "There is nothing here."
         if verb != "GET":
-            return HTTPStatus.METHOD_NOT_ALLOWED, "This takes GET alone."
+            return HTTPStatus.METHOD_NOT_ALLOWED, "Only GET is allowed here."
         said = parse_qsl(target.query, keep_blank_values=True)
         query = dict(said)
         if len(query) < len(said) or not self._is_ours(query):
             return (
                 HTTPStatus.BAD_REQUEST,
-                "This is not the answer to the login that was begun. Nothing was done.",
+                "This answer does not belong to the login. Nothing was done.",
             )
         if self.came.is_set():
-            return HTTPStatus.GONE, "This login was answered before. Nothing was done."
+            return HTTPStatus.GONE, "This login already has an answer. Nothing was done."
         self.answer = query
         self.came.set()
-        return HTTPStatus.OK, "The answer is there. Close this page, and go back to the terminal."
+        return HTTPStatus.OK, "The answer has arrived. Close this page, and return to the terminal."
 
     def _is_ours(self, query: Mapping[str, str]) -> bool:
         given = query.get("state", "")

@@ -173,7 +173,7 @@ class LoginProvider(OAuthClientProvider):
                 servers.)
         """
         if self._lead is not None and not self.context.auth_server_url:
-            raise OAuthFlowError("it does not say at which issuer. Set `issuer` (--issuer)")
+            raise OAuthFlowError("it names no issuer. Set `issuer` (--issuer)")
         return super()._expected_issuer()
 
     async def async_auth_flow(
@@ -218,13 +218,13 @@ class LoginProvider(OAuthClientProvider):
         self.context.client_info = await self.get_client_info()
         if self.context.client_info is None:
             raise OAuthFlowError(
-                "its card says where to log in, and not where to register. Set `client_id` (--client-id)"
+                "its card says where to log in, but not where to register a client. Set `client_id` (--client-id)"
             )
         if _place(lead.authorization_url) != _place(lead.token_url):
             page, token = (urlsplit(url).netloc for url in (lead.authorization_url, lead.token_url))
             raise OAuthFlowError(
-                f"its card has a person log in at {page}, and the code sent to {token}, which may be somebody else's."
-                " If both are of one issuer, set `issuer` (--issuer)"
+                f"its card names a login page at {page} but a token endpoint at {token}, which may belong to somebody"
+                " else. If both belong to one issuer, set `issuer` (--issuer)"
             )
         self._refresh_url = _refresh_url_of(lead)
         methods = {"code_challenge_methods_supported": ["S256"]} if lead.checks_pkce else {}
@@ -373,7 +373,7 @@ class _Bounded(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         if self._is_packed:
-            raise TokenError(f"{self._url} answered packed, which was not asked for")
+            raise TokenError(f"{self._url} sent a compressed answer, which was not requested")
         size = 0
         async for chunk in self._inner:
             size += len(chunk)
@@ -413,8 +413,8 @@ def _require_issuer(
     if before is not None and has_moved and before.client_id == login_config.client_id:
         raise OAuthFlowError(
             f"the server has moved from the issuer {before.issuer} to {issuer}, and the client"
-            f" {login_config.client_id} is one of the first. If you have registered it at the second, set"
-            " `issuer` to that (--issuer)"
+            f" {login_config.client_id} is registered at the first. If you have registered it at the second, too, set"
+            " `issuer` to the second (--issuer)"
         )
     methods = (metadata.code_challenge_methods_supported if metadata else None) or ()
     if "S256" not in methods and login_config.pkce != "assume":
@@ -463,7 +463,7 @@ def _require_reach(url: str) -> None:
             f"the login leads to {place.scheme}://{place.hostname}, which is no https:// URL"
         )
     if not url.isascii() or not url.isprintable() or set(url) & set("\"'`<>\\ "):
-        raise OAuthFlowError("the login leads to a URL with characters that have no place in one")
+        raise OAuthFlowError("the login leads to a URL with invalid characters")
 
 
 def challenge_of(lead: LoginLead) -> str:

@@ -55,8 +55,8 @@ class LoginRecords:
             return LoginKey(found["peer"], found["principal"]), Login(**{**said, **scopes})
         except (SealedRecordError, ValueError, TypeError, KeyError) as exc:
             raise UsageError(
-                f"the login {name} was sealed with a key that is not here, by a newer release, or is damaged:"
-                " put the key back among `keys`, or log in again"
+                f"the login {name} was sealed with a key that is missing here, by a newer release, or is damaged:"
+                " put the key back into `keys`, or log in again"
             ) from exc
 
     def all_of(self, rows: Iterable[tuple[str, bytes]]) -> KeptLogins:

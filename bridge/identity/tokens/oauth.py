@@ -83,7 +83,7 @@ class TokenSource(ABC):
     @property
     def if_refused(self) -> str:
         """The advice for the user if the peer refuses a new token."""
-        return "It does not take the token: check `resource` and `scopes`"
+        return "The peer does not accept the token: check `resource` and `scopes`"
 
     async def widened(self, token: AccessToken, scopes: Sequence[str]) -> bool:  # noqa: ARG002 - most cannot
         """Request a token with more scopes. Returns whether there is another token now, which may have these scopes."""
@@ -217,7 +217,7 @@ class ClientToken(TokenSource):
     @property
     def if_refused(self) -> str:
         """See `TokenSource`."""
-        return f"It does not take the token of {self.client.issuer}: check `resource` and `scopes`"
+        return f"The peer does not accept the token of {self.client.issuer}: check `resource` and `scopes`"
 
     def refused(self, token: AccessToken) -> None:
         """See `TokenSource`."""

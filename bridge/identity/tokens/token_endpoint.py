@@ -185,7 +185,7 @@ class _TokenRequests:
             if not is_same_issuer(found.get("issuer"), self.client.issuer):
                 raise TokenError(
                     f"{url} is the metadata of another issuer: {_shown(str(found.get('issuer')))}."
-                    " If that is the right one, write `issuer` exactly so"
+                    " If this issuer is right, write `issuer` exactly like this"
                 )
             tls = self.client.tls
             if tls is None or tls.certificate is None:
@@ -264,7 +264,7 @@ async def issuer_answer(
     except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.InvalidURL) as exc:
         raise UnsentError(f"{url} cannot be reached for a token: {reason_of(exc)}") from exc
     except httpx2.HTTPError as exc:
-        raise TokenError(f"{url} broke off when it was asked for a token: {reason_of(exc)}") from exc
+        raise TokenError(f"{url} failed during a request for a token: {reason_of(exc)}") from exc
     return response.status_code, object_in(body)
 
 
@@ -392,11 +392,11 @@ def _shown(text: str) -> str:
 
 _HINTS: Final[Mapping[str, str]] = {
     "invalid_client": ". Check `client_id` and its secret or key",
-    "invalid_target": '. Set `resource` to the name it knows, or "" to send none',
-    "invalid_grant": ". It does not take the token or JWT that was shown: check who gave it, for whom, until when",
+    "invalid_target": '. Set `resource` to a name that the issuer knows, or to "" to send none',
+    "invalid_grant": ". The issuer does not accept the token or JWT: check its issuer, audience and expiry",
     "invalid_scope": ". Check `scopes`",
-    "unauthorized_client": ". Let the issuer allow this client the grant",
-    "unsupported_grant_type": ". The issuer does not know the grant: choose another `grant`",
+    "unauthorized_client": ". Allow this client the grant at the issuer",
+    "unsupported_grant_type": ". The issuer does not support the grant: choose another `grant`",
 }
 """The advice for each error of a token endpoint (RFC 6749 section 5.2, RFC 8707 section 2)."""
 
@@ -420,15 +420,15 @@ def code_in(answer: Mapping[str, str], issuer: str, state: str, *, says_issuer: 
     """
     iss = answer.get("iss")
     if not secrets.compare_digest(answer.get("state", "").encode(), state.encode()):
-        raise TokenError("the answer is not the one to this login. Begin again")
+        raise TokenError("the answer does not belong to this login. Begin again")
     if error := answer.get("error"):
         words = ": ".join(filter(None, [error, answer.get("error_description")]))
         raise TokenError(f"{issuer} gave no code: {_shown(words)}")
     if iss != issuer and (iss is not None or says_issuer):
         said = "no issuer" if iss is None else f"the issuer {_shown(iss)}"
         raise TokenError(
-            f"the answer names {said} in `iss`, and the login is at {issuer}: the code was sent nowhere. Begin"
-            " again; if it happens again, ask those who run the issuer"
+            f"the answer names {said} in `iss`, and the login is at {issuer}: the code was not sent. Begin again;"
+            " if this repeats, ask the operator of the issuer"
         )
     if not answer.get("code"):
         raise TokenError(f"{issuer} answered without a code")

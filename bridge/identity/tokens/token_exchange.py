@@ -115,7 +115,7 @@ class CallerTokens(TokenSource):
 
     async def __call__(self) -> AccessToken:
         """Refuse: there is no caller."""
-        raise CallerTokenError(f"{_ACTS}, and nobody calls")
+        raise CallerTokenError(f"{_ACTS}, and there is no caller")
 
     def refused(self, token: AccessToken) -> None:
         """Do nothing: without a caller no token was sent."""
@@ -174,7 +174,7 @@ class CallerTokens(TokenSource):
     def _require_type(self, answer: JsonObject, wanted: frozenset[str]) -> None:
         """Refuse a token of another type than the requested type (RFC 8693 section 2.2.1)."""
         if answer.get("issued_token_type") not in wanted:
-            raise TokenError(f"{self.issuer} gave a token of another type than it was asked for")
+            raise TokenError(f"{self.issuer} gave a token of another type than requested")
 
 
 class _ExchangedToken(TokenSource):
@@ -192,7 +192,7 @@ class _ExchangedToken(TokenSource):
     @property
     def if_refused(self) -> str:
         """See `TokenSource`."""
-        words = "It does not take the token that the caller's was exchanged for"
+        words = "The peer does not accept the exchanged token"
         return f"{words}: check `audience`, `resource` and `scopes`"
 
     async def __call__(self) -> AccessToken:

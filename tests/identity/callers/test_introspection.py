@@ -131,13 +131,13 @@ NO_TIMES: Final[Sequence[Any]] = ("soon", "1", True, [], {}, float("inf"), float
         (active(aud=None), "is for another audience"),
         (active(iss="https://evil.example"), "is of another issuer"),
         (active(exp=1), "has expired"),
-        *((active(exp=value), "`exp` that is no time") for value in NO_TIMES),
-        *((active(nbf=value), "`nbf` that is no time") for value in NO_TIMES),
-        ({**active(), "exp": None}, "`exp` that is no time"),
+        *((active(exp=value), "`exp` that is not a time") for value in NO_TIMES),
+        *((active(nbf=value), "`nbf` that is not a time") for value in NO_TIMES),
+        ({**active(), "exp": None}, "`exp` that is not a time"),
         (active(nbf=time.time() + 5000), "is not valid yet"),
-        (active(sub=None), "does not say whose it is"),
-        (active(sub=None, client_id="app"), "does not say whose it is"),
-        (active(sub=None, username="alice", client_id="app"), "does not say whose it is"),
+        (active(sub=None), "does not name its principal"),
+        (active(sub=None, client_id="app"), "does not name its principal"),
+        (active(sub=None, username="alice", client_id="app"), "does not name its principal"),
     ],
 )
 async def test_any_other_answer_is_401_and_is_remembered(said: Any, fault: str) -> None:
@@ -201,7 +201,11 @@ async def test_secrets_of_the_file_and_json_web_tokens_are_not_asked_about() -> 
 @pytest.mark.proves("oauth-bad-input")
 @pytest.mark.parametrize(
     ("broken", "said"),
-    [(gone, "answered with 502"), (slow, "gave no answer within"), (None, "no introspection_endpoint")],
+    [
+        (gone, "answered with 502"),
+        (slow, "gave no answer within"),
+        (None, "no usable introspection_endpoint"),
+    ],
 )
 async def test_while_the_issuer_cannot_be_asked_a_token_is_503(
     broken: Any, said: str, caplog: pytest.LogCaptureFixture

@@ -114,7 +114,7 @@ async def test_a_login_opens_with_an_older_key_and_not_without_its_key(tmp_path:
     await put(LoginFiles(tmp_path, KEYS[1:]), KEY, LOGIN)
     assert await LoginFiles(tmp_path, KEYS).find(KEY) == LOGIN
     other = LoginFiles(tmp_path, KEYS[:1])
-    with pytest.raises(UsageError, match="was sealed with a key that is not here"):
+    with pytest.raises(UsageError, match="was sealed with a key that is missing here"):
         await other.find(KEY)
     assert await other.all() == KeptLogins([], 1)
 

@@ -218,7 +218,7 @@ async def test_a_login_of_another_issuer_than_the_file_names_is_not_sent(tmp_pat
     server = LoginServer()
     async with logged_in(server, LoginFiles(tmp_path), {"issuer": "https://login.example"}) as login_config:
         assert await refusal(login_config, server) == (
-            "login needed at ISSUER/mcp: the login is one of ISSUER, and the file names https://login.example."
+            "login needed at ISSUER/mcp: the login is at ISSUER, but the file names https://login.example."
             " Run `mcp-a2a login tools`"
         )
 
@@ -239,7 +239,9 @@ async def test_a_crash_between_a_refresh_and_its_answer_is_said(
     server = LoginServer(revoked=True)
     async with logged_in(server, LoginFiles(tmp_path), **EXPIRED, renewing_since=0.0) as login_config:
         words = await refusal(login_config, server)
-    said = "a refresh that began at 1970-01-01 00:00:00 UTC has no answer: the bridge ended, or the connection did."
+    said = (
+        "a refresh that began at 1970-01-01 00:00:00 UTC got no answer: the bridge or the connection ended."
+    )
     assert said in words
     assert said in caplog.text
     assert "refresh-1" not in caplog.text
@@ -444,8 +446,8 @@ async def test_a_registered_client_is_not_shown_to_an_issuer_that_the_server_mov
         # The operator who has registered it there says so.
         made = await log_in_to(replace(login_config, issuer=server.issuer))
     assert str(leaf_of(caught.value)).endswith(
-        f"the server has moved from the issuer https://old.example to {server.issuer}, and the client known is one"
-        " of the first. If you have registered it at the second, set `issuer` to that (--issuer)"
+        f"the server has moved from the issuer https://old.example to {server.issuer}, and the client known is"
+        " registered at the first. If you have registered it at the second, too, set `issuer` to the second (--issuer)"
     )
     assert made.client_id == "known"
 
@@ -543,7 +545,7 @@ async def test_a_replica_goes_on_with_the_login_that_its_caller_has_made_at_anot
             Login(server.issuer, f"{server.issuer}/token", "b", "later", now, now),
         )
         before.look_again()
-        with pytest.raises(LoginNeededError, match="another login has taken the place"):
+        with pytest.raises(LoginNeededError, match="another login has replaced"):
             await each.of("ann")()
         # No call has come here since, only what follows one of the other replica.
         assert (await each.of("ann")()).value == "later"
@@ -576,7 +578,7 @@ async def test_a_callers_login_is_looked_for_again_and_another_one_never_takes_i
         assert (await tokens()).value == "access-1"
         clock[0] += 30
         for _ in range(2):
-            with pytest.raises(LoginNeededError, match="another login has taken the place"):
+            with pytest.raises(LoginNeededError, match="another login has replaced"):
                 await tokens()
 
 

@@ -367,7 +367,7 @@ def packed(path: str, *, hides: bytes = b" " * 1_000_000) -> ASGIApp:
 async def test_a_packed_answer_is_not_unpacked(path: str, tmp_path: Path) -> None:
     async with listening(packed(path)) as url:
         login_config = LoginConfig(f"{url}/mcp", LoginFiles(tmp_path), "tools")
-        with anyio.fail_after(60), pytest.raises(LoginFlowError, match=f"{path} answered packed"):
+        with anyio.fail_after(60), pytest.raises(LoginFlowError, match=f"{path} sent a compressed answer"):
             await begin_login(login_config, "http://127.0.0.1:1/callback", 30)
 
 
@@ -395,7 +395,7 @@ async def test_a_server_that_sends_byte_by_byte_holds_up_no_login(tmp_path: Path
     with anyio.fail_after(60):
         async with listening(dripping) as url:
             login_config = LoginConfig(f"{url}/mcp", LoginFiles(tmp_path), "tools")
-            with pytest.raises(LoginFlowError, match=r"the way to its page took longer than 0\.5 s"):
+            with pytest.raises(LoginFlowError, match=r"the requests before its page took longer than 0\.5 s"):
                 await begin_login(login_config, "http://127.0.0.1:1/callback", 0.5)
             await has_left.wait()
 
@@ -440,7 +440,7 @@ async def test_a_server_that_asks_for_no_login_is_told_from_one_that_does(tmp_pa
     server = LoginServer()
     async with began(server, tmp_path) as (login_config, landing):
         elsewhere = replace(login_config, url=f"{server.issuer}{METADATA}")
-        with pytest.raises(UsageError, match="asks for no login: it answered HTTP 200"):
+        with pytest.raises(UsageError, match="requires no login: it answered HTTP 200"):
             await log_in(elsewhere, landing, Browser(), 30)
 
 
@@ -465,7 +465,7 @@ async def test_an_answer_to_another_login_sends_no_code(tmp_path: Path) -> None:
     async with server.serve() as url:
         login_config = LoginConfig(url, LoginFiles(tmp_path), "tools")
         begun = await begin_login(login_config, "https://bridge.example/login/back", 30)
-        with pytest.raises(LoginFlowError, match="not the one to this login"):
+        with pytest.raises(LoginFlowError, match="does not belong to this login"):
             await finish_login(
                 login_config, begun, {"state": "another", "code": "code-1", "iss": begun.bare.issuer}, 30
             )

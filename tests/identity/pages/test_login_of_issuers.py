@@ -215,7 +215,7 @@ WRONG: Final[dict[str, tuple[dict[str, Any], Callable[[dict[str, Any]], str] | N
     "that is of another issuer": ({"iss": "https://other.example"}, None),
     "that has expired": ({"exp": 1}, None),
     "that lacks a claim that it needs": ({"exp": None}, None),
-    "that does not say whose it is": ({"sub": ""}, None),
+    "that does not name its principal": ({"sub": ""}, None),
     "that is not signed with a key of its issuer": (
         {},
         lambda claims: signed(claims, "two", kid="one", typ="JWT"),

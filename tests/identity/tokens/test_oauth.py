@@ -284,7 +284,7 @@ async def test_the_metadata_of_another_issuer_gets_no_secret() -> None:
     server = AuthorizationServer({"issuer": "https://evil.example"})
     assert await refusal(server) == (
         f"ISSUER{METADATA} is the metadata of another issuer: https://evil.example."
-        " If that is the right one, write `issuer` exactly so"
+        " If this issuer is right, write `issuer` exactly like this"
     )
     assert server.asked == []
 
@@ -350,8 +350,8 @@ async def test_a_redirect_is_not_followed_with_a_secret() -> None:
         ),
         (
             JSONResponse({"error": "invalid_target", "error_description": "what\x1b?"}, 400),
-            "ISSUER gave no token to bridge: invalid_target: what\\x1b?. Set `resource` to the name it knows, "
-            'or "" to send none',
+            "ISSUER gave no token to bridge: invalid_target: what\\x1b?. Set `resource` to a name that the issuer"
+            ' knows, or to "" to send none',
         ),
         (
             JSONResponse({"error": "invalid_scope"}, 400),
@@ -359,7 +359,7 @@ async def test_a_redirect_is_not_followed_with_a_secret() -> None:
         ),
         (
             JSONResponse({"error": "unauthorized_client"}, 400),
-            "ISSUER gave no token to bridge: unauthorized_client. Let the issuer allow this client the grant",
+            "ISSUER gave no token to bridge: unauthorized_client. Allow this client the grant at the issuer",
         ),
     ],
 )

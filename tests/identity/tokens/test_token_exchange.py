@@ -145,7 +145,7 @@ async def test_a_token_of_another_issuer_or_one_that_expired_goes_nowhere(
         assert said == f"this acts with the rights of its caller, and {words}"
         with pytest.raises(CallerTokenError, match="the request has no access token"):
             there.tokens.of(None)
-        with pytest.raises(CallerTokenError, match="nobody calls"):
+        with pytest.raises(CallerTokenError, match="there is no caller"):
             await there.tokens()
         assert there.desk.asked == []
 
@@ -182,18 +182,18 @@ async def test_a_token_that_expires_while_it_is_exchanged_is_said_to_have_expire
         (
             400,
             {"error": "invalid_grant", "error_description": "not for you"},
-            "ISSUER gave no token to bridge: invalid_grant: not for you. It does not take the token or JWT that was"
-            " shown: check who gave it, for whom, until when",
+            "ISSUER gave no token to bridge: invalid_grant: not for you. The issuer does not accept the token or"
+            " JWT: check its issuer, audience and expiry",
         ),
         (
             200,
             {"access_token": "t", "token_type": "Bearer", "issued_token_type": f"{TYPES}refresh_token"},
-            "ISSUER gave a token of another type than it was asked for",
+            "ISSUER gave a token of another type than requested",
         ),
         (
             200,
             {"access_token": "t", "token_type": "Bearer"},
-            "ISSUER gave a token of another type than it was asked for",
+            "ISSUER gave a token of another type than requested",
         ),
         (
             200,
