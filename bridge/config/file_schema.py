@@ -29,7 +29,7 @@ _RANGE: Final = re.compile(r"; (?:over \d+|\d+ or more|\d+ to \d+)(?=$|,| \().*"
 
 _EXTENDS: Final[JsonObject] = {
     "type": "string",
-    "description": "the profile, by name or path, that holds what this one does not",
+    "description": "the profile, by name or path, that has the keys that this profile omits",
 }
 
 

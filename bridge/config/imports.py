@@ -19,7 +19,7 @@ from bridge.errors import ConfigError
 from bridge.text.diagnostics import Diagnostic
 
 _YAML: Final = "yaml"
-_MISSING_EXTRA: Final = "a YAML file is read with PyYAML, which is not installed"
+_MISSING_EXTRA: Final = "reading a YAML file needs PyYAML, which is not installed"
 _HOW_TO_INSTALL: Final = "pip install 'mcp-a2a[yaml]'"
 _USED_BY: Final = {"tool_servers": "tools_as_agent", "agents": "agents_as_tools"}
 """The sections that imported files add to, each with the section that uses its peers."""
@@ -85,7 +85,7 @@ class Imports:
                 (name, *_) = named.values()
                 one, message = (
                     left_out[name].left_out[name],
-                    f"[agents_as_tools.{face}] has no agent but such as this",
+                    f"[agents_as_tools.{face}] has only agents that the bridge does not support",
                 )
                 yield left_out[name].document.diagnostic(ConfigFault(one.path, f"{message}: {one.words}"))
 
@@ -169,5 +169,5 @@ def _clashes(section: str, document: Document | OptionDocument, imports: Imports
         for name, entry in file.entries.items():
             if name in places:
                 message = f"there is another {noun.partition(' ')[2]} `{name}`"
-                yield file.refusal(name, message, f"rename this one, or that at {places[name]}")
+                yield file.refusal(name, message, f"rename this entry, or the entry at {places[name]}")
             places.setdefault(name, entry.place)

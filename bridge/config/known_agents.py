@@ -38,7 +38,7 @@ _BEARER: Final = "bearer"
 _NONE: Final = "none"
 _HOW_TO_NAME: Final = "write `token_env: NAME`, and set the variable NAME to the token"
 _NO_OAUTH: Final = (
-    "it asks for OAuth 2, and such a file does not name the issuer: write an [agents] table of this name with"
+    "it needs OAuth 2, and such a file does not name the issuer: write an [agents] table of this name with"
     " `auth.oauth2`"
 )
 

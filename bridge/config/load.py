@@ -341,8 +341,8 @@ def _shared_tokens(data: Mapping[str, Any], reading: ReadingContext) -> Iterator
                     words = f"`{path[-1]}` and `{owner}` have the same token: nobody could tell them apart"
                     yield ConfigFault((*path, key), words)
                 elif key == "tokens" and token.sha256 in own:
-                    words = "both are the same token, so it is not rotated"
-                    yield ConfigFault((*path, key), words, "make another: `mcp-a2a people rotate NAME`")
+                    words = "both entries are the same token, so this rotates nothing"
+                    yield ConfigFault((*path, key), words, "make a new token: `mcp-a2a people rotate NAME`")
                 own.add(token.sha256)
 
 

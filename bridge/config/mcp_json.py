@@ -164,7 +164,7 @@ def _structure_faults(name: str, entry: Mapping[str, Any]) -> Iterator[ConfigFau
         yield ConfigFault(("args",), "`args` takes a list of texts")
     if "envFile" in entry:
         yield ConfigFault(
-            ("envFile",), "`envFile` is not read", "write its variables into `env`", on_key=True
+            ("envFile",), "`envFile` is not supported", "write its variables into `env`", on_key=True
         )
 
 
@@ -179,7 +179,7 @@ def _filled(value: Any, path: KeyPath, environment: Mapping[str, str], faults: l
     for found in _ANY_VARIABLE.finditer(value):
         known = _VARIABLE.fullmatch(found[0])
         if known is None:
-            faults.append(ConfigFault(path, f"{found[0]} can only be filled in by the host", _IN_ENVIRONMENT))
+            faults.append(ConfigFault(path, f"{found[0]} can be filled in only by the host", _IN_ENVIRONMENT))
         elif known["name"] not in environment and known["default"] is None:
             faults.append(ConfigFault(path, f"{found[0]} is not set in the environment"))
     return _VARIABLE.sub(lambda found: environment.get(found["name"], found["default"] or ""), value)

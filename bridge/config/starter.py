@@ -14,14 +14,14 @@ EXAMPLE: Final = ("npx", "-y", "@modelcontextprotocol/server-everything")
 
 _HEAD: Final = f"""\
 #:schema ./{SCHEMA_FILE}
-# What mcp-a2a connects to, and what it serves. `mcp-a2a check` says whether this is right, `mcp-a2a serve` serves it.
-# Secrets do not stand here, but where they are read from: {{ env = "NAME" }} or {{ file = "PATH" }}.
+# The peers of mcp-a2a, and what it serves. `mcp-a2a check` checks this file, and `mcp-a2a serve` serves it.
+# This file holds no secrets, only where to read them: {{ env = "NAME" }} or {{ file = "PATH" }}.
 
 [bridge]
-# host = "127.0.0.1"                            # beyond this machine it takes [principals]
+# host = "127.0.0.1"                            # an address for other machines needs [principals]
 # port = 8080
-# public_url = "https://bridge.example.com"     # what cards tell others, behind a proxy
-# store = "tasks.db"                            # where tasks are kept; else in your state folder
+# public_url = "https://bridge.example.com"     # the address on cards, behind a proxy
+# store = "tasks.db"                            # the file for tasks; by default in your state folder
 """
 
 _SERVER: Final = "An MCP server: its tools become skills of an agent."
@@ -49,7 +49,7 @@ _EXAMPLE_OFFERED: Final = """
 # from = ["research"]
 """
 _TAIL: Final = """
-# Who may call. With none, whoever reaches the bridge may; it listens on this machine alone then.
+# Who may call. Without principals everyone who reaches the bridge may, and it listens on this machine only.
 # [principals.alice]
 # bearer = { env = "ALICE_TOKEN" }
 # skills = ["*"]

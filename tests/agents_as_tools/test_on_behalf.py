@@ -445,7 +445,7 @@ def test_the_configuration_names_the_authorization_server_of_an_agent(tmp_path: 
     [
         (
             'grant = "client_credentials"\naudience = "api://r"',
-            "`audience` is for tokens in the names of callers",
+            "`audience` is for tokens on behalf of callers",
         ),
         (
             'grant = "token_exchange"\nid_jag = { issuer = "https://t.example", client_id = "c" }',

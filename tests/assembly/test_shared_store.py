@@ -328,7 +328,7 @@ def test_a_password_of_a_database_in_a_file_is_refused_and_not_repeated(
     with pytest.raises(ConfigError) as refused:
         load(file, {})
     said = str(refused.value)
-    assert f"`{key}` holds a password, which does not stand in the file in plain" in said
+    assert f"`{key}` holds a password, which must not stand in the file in plain text" in said
     assert "hunter2" not in said
 
 

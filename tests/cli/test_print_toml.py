@@ -258,7 +258,7 @@ def test_the_servers_of_a_hosts_file_may_take_as_long_as_the_option_says(tmp_pat
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--from-json", "mcp.json"], "${input:what} can only be filled in by the host"),
+        (["--from-json", "mcp.json"], "${input:what} can be filled in only by the host"),
         (["--from-json", "mcp.json", "--only", "tow"], "no server 'tow': did you mean `two`?"),
         (["--from-json", "mcp.json", "--only", "two", URL], "does not go with a URL or command"),
         (["--from-json", "mcp.json", "--only", "two", "--env", "A=b"], "does not go with --env"),

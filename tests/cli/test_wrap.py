@@ -101,7 +101,7 @@ REFUSED = [
     (
         ["--store", "postgresql://x", "--", sys.executable, "tests/support/raw_server.py"],
         2,
-        "--store: replicas that share a PostgreSQL share `keys` as well, which only a file names",
+        "--store: replicas that share a PostgreSQL must share `keys`, too, which only a file can name",
     ),
     (["--public-url", "bridge.example", "--", "x"], 2, "--public-url takes"),
     (["--port", "99999", "--", "x"], 2, "--port"),

@@ -43,7 +43,7 @@ a2a:
         auth: { type: oauth2, token_url: https://id.example.com, client_secret_env: BILLING_SECRET }
 """
 NO_OAUTH = (
-    "it asks for OAuth 2, and such a file does not name the issuer: write an [agents] table of this name with"
+    "it needs OAuth 2, and such a file does not name the issuer: write an [agents] table of this name with"
     " `auth.oauth2`"
 )
 
@@ -144,7 +144,7 @@ def test_a_table_of_its_own_stands_in_for_an_agent_that_is_left_out(tmp_path: Pa
 def test_a_server_made_of_nothing_but_agents_that_are_left_out_is_refused(tmp_path: Path) -> None:
     refused = refusal_of(tmp_path, team("billing"), hermes=HERMES)
     assert [(one.line, one.message) for one in refused.diagnostics] == [
-        (17, f"[agents_as_tools.team] has no agent but such as this: {NO_OAUTH}")
+        (17, f"[agents_as_tools.team] has only agents that the bridge does not support: {NO_OAUTH}")
     ]
 
 
@@ -166,7 +166,7 @@ def test_two_agents_of_one_name_are_refused(tmp_path: Path) -> None:
     own = "[agents.research]\ncard = 'https://other.example.com'\n"
     (one,) = refusal_of(tmp_path, own, team("research"), hermes=HERMES).diagnostics
     assert (one.message, one.line) == ("there is another agent `research`", 11)
-    assert one.hint == f"rename this one, or that at {tmp_path / 'bridge.toml'}:3"
+    assert one.hint == f"rename this entry, or the entry at {tmp_path / 'bridge.toml'}:3"
 
 
 def test_known_agents_may_be_in_several_files(tmp_path: Path) -> None:
@@ -185,12 +185,12 @@ TAIL = "a2a: { client: { known_agents: [] } }\n"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (f"l0: &l0 lol\n{ALIASES}{TAIL}", "more than 50,000 values, with aliases as what they stand for"),
+        (f"l0: &l0 lol\n{ALIASES}{TAIL}", "more than 50,000 values, counting the values of aliases"),
         (
             f"l0: &l0 {{ a: b }}\n{ALIASES.replace('[', '{ <<: [').replace(']', '] }')}{TAIL}",
             "more than 50,000",
         ),
-        (f"a: &a [*a]\n{TAIL}", "an alias stands in the value that it names"),
+        (f"a: &a [*a]\n{TAIL}", "an alias stands inside its own value"),
         (f"a: {'[' * 60}{']' * 60}\n{TAIL}", "nested more than 50 levels deep"),
         (f"a: &a {'[' * 30}{']' * 30}\nb: {'[' * 30}*a{']' * 30}\n{TAIL}", "nested more than 50 levels deep"),
         (f"a: {'x' * 300_000}\n{TAIL}", "it is larger than 262,144 bytes, the most that is read"),
@@ -207,7 +207,7 @@ TAIL = "a2a: { client: { known_agents: [] } }\n"
         ),
         (
             "a2a: { client: { known_agents: [{ name: a, url: !env hunter2 }] } }",
-            "a tag of its own is not read",
+            "a custom tag is not supported",
         ),
     ],
 )
@@ -244,7 +244,7 @@ def test_without_its_extra_a_yaml_file_is_refused_with_how_to_install_it(tmp_pat
         f"load(Path({str(tmp_path / 'bridge.toml')!r}), {{}})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "error: a YAML file is read with PyYAML, which is not installed" in done.stderr
+    assert "error: reading a YAML file needs PyYAML, which is not installed" in done.stderr
     assert "2 | known_agents = 'hosts/hermes_config.yaml'" in done.stderr
     assert "help: pip install 'mcp-a2a[yaml]'" in done.stderr
     assert done.stderr.rstrip().endswith(f"1 error in {tmp_path / 'bridge.toml'}")

@@ -144,7 +144,7 @@ def test_no_two_agents_have_names_that_differ_only_in_case_as_their_stores_would
         "[tool_servers.raw]\ncommand = ['raw']\n"
         "[tools_as_agent.files]\nfrom = ['raw']\n[tools_as_agent.Files]\nfrom = ['raw']\n"
     )
-    with pytest.raises(ConfigError, match="`Files` is no name for a table: small letters"):
+    with pytest.raises(ConfigError, match="`Files` is not a table name: small letters"):
         load(path, {})
 
 

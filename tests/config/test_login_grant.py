@@ -174,7 +174,7 @@ def test_an_agent_takes_a_login_of_each_caller_too(tmp_path: Path) -> None:
     for left_out, words in (
         (
             'auth = { oauth2 = { grant = "authorization_code" } }',
-            "has no login that each caller",
+            "has no grant with which each caller can log in",
         ),
         ('public_url = "https://bridge.example"', "has no `public_url`"),
     ):
@@ -211,23 +211,27 @@ def test_callers_of_an_issuer_log_in_where_the_file_has_a_client_for_it(tmp_path
     ("before", "after", "words"),
     [
         ('public_url = "https://bridge.example"', "", "has no `public_url`"),
-        ('auth = { oauth2 = { grant = "authorization_code" } }', "", "has no login that each caller"),
+        (
+            'auth = { oauth2 = { grant = "authorization_code" } }',
+            "",
+            "has no grant with which each caller can log in",
+        ),
         ("[principals.alice]\nbearer = { env = 'SECRET' }", "", "callers without a credential are one"),
         (
             'bearer = { env = "SECRET" }',
             'certificate = "CN=alice"',
-            "a browser cannot show that it is principals.alice",
+            "nobody can log in with a browser as principals.alice",
         ),
         (
             "[tool_servers.crm]",
             '[issuers.corp]\nissuer = "https://login.example"\n[tool_servers.crm]',
-            "a browser cannot show that it is a principal of issuers.corp",
+            "nobody can log in with a browser as a principal of issuers.corp",
         ),
         (
             "[tool_servers.crm]",
             '[issuers.corp]\nissuer = "https://login.example"\nprincipal = "client_id"\n'
             'login = { client_id = "bridge" }\n[tool_servers.crm]',
-            "`client_id` tells clients apart, and no people",
+            "`client_id` identifies clients, not people",
         ),
     ],
 )

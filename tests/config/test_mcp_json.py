@@ -205,7 +205,7 @@ def test_an_entry_that_no_face_wants_may_be_wrong(tmp_path: Path) -> None:
     assert list(load(file, {}).config.tool_servers) == ["a"]
     refused = read_host_file(tmp_path / "mcp.json", {}).refused
     assert list(refused) == ["b"]
-    assert "can only be filled in by the host" in str(refused["b"][0])
+    assert "can be filled in only by the host" in str(refused["b"][0])
 
 
 VALUES = st.recursive(

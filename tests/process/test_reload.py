@@ -187,7 +187,7 @@ async def test_known_agents_that_change_are_taken_over_and_those_left_out_are_wa
             )
     warned = [line for line in caplog.messages if "left out" in line]
     assert len(warned) == 1
-    assert warned[0].startswith(f"agents.billing at {hermes}:4 is left out: it asks for OAuth 2")
+    assert warned[0].startswith(f"agents.billing at {hermes}:4 is left out: it needs OAuth 2")
 
 
 async def test_a_reload_that_changes_nothing_is_silent(tmp_path: Path) -> None:

@@ -510,5 +510,5 @@ def test_the_configuration_says_with_whose_tokens_a_server_is_called(
 def test_the_keys_of_a_token_exchange_are_refused_without_an_exchange(key: str, tmp_path: Path) -> None:
     file = tmp_path / "bridge.toml"
     file.write_text(FILE.replace("GRANT", f'grant = "client_credentials"\n{key}'))
-    with pytest.raises(ConfigError, match="is for tokens in the names of callers"):
+    with pytest.raises(ConfigError, match="is for tokens on behalf of callers"):
         load(file, {"SECRET": "s3"})

@@ -47,11 +47,13 @@ def _issuer_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
         given = audience if isinstance(audience, dict) else {}
         for face in given:
             if face not in faces and not (has_console and face == _CONSOLE):
-                message = f"there is no face `{face}`"
+                message = f"there is no endpoint `{face}`"
                 yield ConfigFault((*here, "audience", face), message, meant(face, sorted(faces)), on_key=True)
             elif named.count(face) > 1:
-                message = f"there are two faces `{face}`, and a token for one would be let in at the other"
-                hint = "give one of them another name, or write `public_url` in place of `audience`"
+                message = (
+                    f"there are two endpoints `{face}`, and a token for one would be accepted at the other"
+                )
+                hint = "rename one of them, or write `public_url` instead of `audience`"
                 yield ConfigFault((*here, "audience", face), message, hint, on_key=True)
         signs_in = [_CONSOLE] if has_console and "login" in table else []
         missing = [face for face in dict.fromkeys([*faces, *signs_in]) if face not in given]
@@ -70,13 +72,11 @@ def _introspection_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
         if not isinstance(asked, dict):
             continue
         if first:
-            message = (
-                f"[issuers.{first}] has `introspection`, too, and each would be sent the tokens of the other"
-            )
-            yield ConfigFault(here, message, "keep it where tokens are no JSON Web Tokens", on_key=True)
+            message = f"[issuers.{first}] has `introspection`, too, and each issuer would get the tokens of the other"
+            yield ConfigFault(here, message, "keep it for the issuer with opaque tokens", on_key=True)
         first = first or str(name)
         if "jwks_url" in table and "url" not in asked:
-            message = f"{title(here[:2])} has a `jwks_url`, so no metadata says where tokens are introspected"
+            message = f"{title(here[:2])} has a `jwks_url`, so no metadata names the introspection endpoint"
             yield ConfigFault(here, message, "write `url` in it", on_key=True)
 
 
@@ -92,7 +92,7 @@ def _group_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
             yield ConfigFault((*path, "group"), message, hint)
         if table.get("tokens") == []:
             yield ConfigFault(
-                (*path, "tokens"), "`tokens` has no token", "write one, or two while one is rotated"
+                (*path, "tokens"), "`tokens` has no token", "write one token, or two during a rotation"
             )
         if "bearer" in table and "tokens" in table:
             message = f"{title(path)} has both `bearer` and `tokens`"
@@ -106,7 +106,7 @@ def _connection_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
     has_ca = "client_ca" in tls
     if has_ca and "replica_url" in bridge and tls.get("client_certificate") != "optional":
         message = (
-            "other replicas cannot connect: `client_ca` asks for a certificate, and a replica shows none"
+            "other replicas cannot connect: `client_ca` requires a certificate, and a replica sends none"
         )
         hint = 'write `client_certificate = "optional"` in `tls`'
         yield ConfigFault(("bridge", "replica_url"), message, hint, on_key=True)
@@ -119,8 +119,8 @@ def _connection_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
             message = "no proxy says who calls: [bridge] has no `principal_header`"
             yield ConfigFault(("principals", name, "forwarded"), message, on_key=True)
     if "principal_header" in bridge and "trusted_proxies" not in bridge:
-        message = "`principal_header` goes with `trusted_proxies`"
-        yield ConfigFault(("bridge", "principal_header"), message, "add it", on_key=True)
+        message = "`principal_header` needs `trusted_proxies`"
+        yield ConfigFault(("bridge", "principal_header"), message, "add `trusted_proxies`", on_key=True)
 
 
 def _login_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
@@ -134,9 +134,9 @@ def _login_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
             yield from _idle_login_faults(path, table)
     if of_each and _is_open_to_listeners(table_in(data, "bridge").get("public_url")):
         message = (
-            f"callers log in at {listed(of_each, 'and')} over https alone, and `public_url` is plain http"
+            f"callers log in at {listed(of_each, 'and')} only over https, but `public_url` is plain http"
         )
-        yield ConfigFault(("bridge", "public_url"), message, "write it with https://, as browsers reach it")
+        yield ConfigFault(("bridge", "public_url"), message, "write the https:// URL that browsers use")
 
 
 def _each_login_faults(
@@ -146,17 +146,17 @@ def _each_login_faults(
     can identify."""
     bridge, here = table_in(data, "bridge"), (*path, "login")
     if table.get("session") == "shared":
-        message = "a session is made with one login, so callers with logins of their own share none"
+        message = "a session belongs to one login, so callers with separate logins cannot share a session"
         yield ConfigFault((*path, "session"), message, "take it out, or write another `session`")
     oauth2 = table_in(table_in(table, "auth"), "oauth2")
     if oauth2.get("grant") != "authorization_code":
         yield ConfigFault(
             here,
-            f"{title(path)} has no login that each caller could have",
+            f"{title(path)} has no grant with which each caller can log in",
             'write auth = { oauth2 = { grant = "authorization_code" } }',
         )
     if "public_url" not in bridge:
-        message = "links to log in with need the address of this bridge, and [bridge] has no `public_url`"
+        message = "login links need the address of this bridge, and [bridge] has no `public_url`"
         yield ConfigFault(here, message, "write `public_url` in [bridge]")
     if (
         not (table_in(data, "principals") or table_in(data, "issuers"))
@@ -170,7 +170,7 @@ def _each_login_faults(
         if isinstance(one, dict) and not one.keys() & {"bearer", "tokens", "api_key"}
     ]
     if unproved:
-        message = f"a browser cannot show that it is {listed(unproved, 'or')}"
+        message = f"nobody can log in with a browser as {listed(unproved, 'or')}"
         yield ConfigFault(here, message, "give principals a `bearer` or an `api_key` to log in with")
     for name, one in table_in(data, "issuers").items():
         yield from _unproved_faults(here, str(name), one if isinstance(one, dict) else {})
@@ -197,11 +197,11 @@ def _is_open_to_listeners(url: object) -> bool:
 
 def _unproved_faults(here: KeyPath, name: str, issuer: Mapping[str, Any]) -> Iterator[ConfigFault]:
     """Yield faults of an issuer whose principals cannot log in with a browser."""
-    message = f"a browser cannot show that it is a principal of issuers.{name}"
+    message = f"nobody can log in with a browser as a principal of issuers.{name}"
     if "login" not in issuer:
         yield ConfigFault(here, message, f'write login = {{ client_id = "..." }} in [issuers.{name}]')
     if issuer.get("principal") in _CLIENT_CLAIMS:
-        hint = f"`{issuer['principal']}` tells clients apart, and no people: write another `principal` there"
+        hint = f"`{issuer['principal']}` identifies clients, not people: write another `principal` there"
         yield ConfigFault(here, message, hint)
 
 

@@ -185,7 +185,7 @@ def _grant_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFau
     if grant == "client_credentials" and "on_behalf_of" not in table:
         for key in _OF_EXCHANGES:
             if key in table:
-                message = f"`{key}` is for tokens in the names of callers"
+                message = f"`{key}` is for tokens on behalf of callers"
                 yield ConfigFault((*path, key), message, 'add on_behalf_of = "caller"', on_key=True)
     if isinstance(there := table.get("id_jag"), dict):
         secrets = KeyChoice(path, ("client_secret", "private_key"))
@@ -231,7 +231,7 @@ def _header_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFa
         if isinstance(value, str) and is_secret_header(header):
             yield ConfigFault(
                 where,
-                f"`{header}` is a secret: it does not stand in the file in plain",
+                f"`{header}` is a secret, which must not stand in the file in plain text",
                 f"write {HOW_TO_REFER}",
             )
         if header.lower() in named:
@@ -246,7 +246,7 @@ def _reference_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[Confi
     for key, named in _SETTINGS.items():
         match table.get(key):
             case {"env": str(), **rest} | {"file": str(), **rest} if not rest:
-                message = f"`{key}` is a table of {named}, and this is where one of them is"
+                message = f"`{key}` is a table of {named}, but this is the place of a single value"
                 yield ConfigFault((*path, key), message, f'write {key} = {{ NAME = {{ env = "VARIABLE" }} }}')
 
 
@@ -256,8 +256,8 @@ def _store_faults(bridge: Mapping[str, Any]) -> Iterator[ConfigFault]:
     if is_shared and not bridge.get("keys"):
         yield ConfigFault(
             ("bridge", "store"),
-            "replicas that share a store share the `keys` that seal handles, too, and [bridge] has none",
-            'write keys = [{ env = "NAME" }]: the same secret for all of them',
+            "replicas that share a store must share the `keys` that seal handles, and [bridge] has no `keys`",
+            'write keys = [{ env = "NAME" }]: the same secret for all replicas',
         )
     for key in ("store_direct", "replica_url"):
         if key in bridge and not is_shared:
@@ -274,7 +274,7 @@ def _card_key_faults(bridge: Mapping[str, Any]) -> Iterator[ConfigFault]:
             yield ConfigFault(
                 ("bridge", "card_keys", number),
                 "a key of `keys` seals handles and signs notifications, and cannot sign cards",
-                "make one of its own: mcp-a2a keys new card.pem",
+                "make another key: mcp-a2a keys new card.pem",
             )
 
 
@@ -336,9 +336,7 @@ def _from_faults(face: KeyPath, named: Mapping[int, str], names: NamesBySection)
             yield _unknown(where, section, name, names)
         elif len(kinds) > 1:
             both = listed((SECTION_NOUNS[kind][0] for kind in kinds), "and")
-            yield ConfigFault(
-                where, f"`{name}` is {both}: which is meant cannot be told", "rename one of them"
-            )
+            yield ConfigFault(where, f"`{name}` is {both}, so the name is ambiguous", "rename one of them")
         seen.add(name)
 
 
@@ -361,9 +359,9 @@ def _face_faults(path: KeyPath, written: list[object], names: NamesBySection) ->
         face, slash, rest = str(glob).partition("/")
         where = (*path, index)
         if slash and not any(fnmatchcase(name, face) for name in faces):
-            yield ConfigFault(where, f"there is no face `{face}`", meant(face, faces))
+            yield ConfigFault(where, f"there is no endpoint `{face}`", meant(face, faces))
         elif (slash and not rest) or glob in faces:
-            yield ConfigFault(where, f"`{glob}` is a face, and no skill or tool of one", f'write "{face}/*"')
+            yield ConfigFault(where, f"`{glob}` is an endpoint, not a skill or tool", f'write "{face}/*"')
 
 
 # Overrides of skills or tools
@@ -389,8 +387,8 @@ def _name_faults(path: KeyPath, overrides: Mapping[str, Any], unique: str) -> It
             continue
         where = (*path, pattern, unique)
         if _GLOB.search(pattern):
-            message = f"`{unique}` is unique, and `{pattern}` may be several {path[-1]}"
-            yield ConfigFault(where, message, f"give each its `{unique}` under its exact name", on_key=True)
+            message = f"`{unique}` is unique, but `{pattern}` may match several {path[-1]}"
+            yield ConfigFault(where, message, f"write `{unique}` under the exact name of each", on_key=True)
         elif given in taken:
             yield ConfigFault(where, f"`{pattern}` and `{taken[given]}` have the same `{unique}`")
         taken.setdefault(given, pattern)

@@ -53,20 +53,20 @@ _KINDS: Final = (
 _EMPTY: Final = frozenset(("string_too_short", "too_short"))
 _RANGE: Final = frozenset(("greater_than", "greater_than_equal", "less_than", "less_than_equal"))
 _NAMES: Final = {
-    NAME: "is no name for a table: small letters, digits, - and _, at most 40, the first a letter or digit",
-    HEADER_NAME: "is no name of a header",
-    SCOPE_NAME: "is no scope: a scope is one word of ASCII, without quotation marks and backslashes",
+    NAME: "is not a table name: small letters, digits, - and _, at most 40, the first a letter or digit",
+    HEADER_NAME: "is not a header name",
+    SCOPE_NAME: "is not a scope: a scope is one word of ASCII, without quotation marks and backslashes",
 }
 _INSTEAD: Final = {
     **{
         (section, "oauth2"): (
-            "`oauth2` stands in the table `auth`",
+            "`oauth2` belongs in the table `auth`",
             'write auth.oauth2 = { grant = "client_credentials", ... }',
         )
         for section in ("tool_servers", "agents", "catalogs")
     },
     ("tool_servers", "each_worker"): ("unknown key `each_worker`", "the key is `each_replica` now"),
-    ("tool_servers", "args"): ("unknown key `args`", "arguments stand behind the command, in its list"),
+    ("tool_servers", "args"): ("unknown key `args`", "write the arguments after the command, in its list"),
 }
 """Keys that users expect from other programs, by table and key: the message, and what to write instead."""
 
@@ -111,9 +111,9 @@ def _fault(found: ErrorDetails, schema: SchemaNode, data: Mapping[str, Any]) -> 
     if kind in _EMPTY:
         return ConfigFault(path, f"`{name}` is empty")
     if kind == "invalid-json-value":
-        return ConfigFault(path, f"`{name}` takes what JSON can hold: no dates and times, no infinity")
+        return ConfigFault(path, f"`{name}` takes JSON values: no dates and times, no infinity")
     if kind == "finite_number":
-        return ConfigFault(path, f"`{name}` takes a number that is not infinite")
+        return ConfigFault(path, f"`{name}` takes a finite number")
     takes = _TAKES.get(kind)
     if takes is None:
         return ConfigFault(path, f"`{name}`: {found['msg'][:1].lower()}{found['msg'][1:]}")

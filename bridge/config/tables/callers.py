@@ -28,7 +28,7 @@ class PrincipalTable(Table):
 
     group: Text | None = Field(
         default=None,
-        description="its group, which says what this table leaves out of `skills`, `operator` and `open_tasks`",
+        description="its group, which supplies `skills`, `operator` and `open_tasks` where this table omits them",
     )
     bearer: OwnToken | None = Field(
         default=None,
@@ -37,34 +37,35 @@ class PrincipalTable(Table):
     )
     tokens: OwnTokens = Field(
         default=(),
-        description="in place of `bearer`: one token, or two while one is rotated; either lets the principal in",
+        description="instead of `bearer`: one token, or two during a rotation; each is accepted",
     )
     api_key: OwnToken | None = Field(
         default=None, description="the API key of the principal, as a reference or a hash"
     )
     certificate: Identities = Field(
         default=(),
-        description="whose client certificate is the principal's: `subject:CN=...`, `dns:NAME`, `uri:URI` or "
-        "`email:ADDRESS`, or a list of them; it takes `client_ca` in `tls` of [bridge]",
+        description="the client certificates of the principal: `subject:CN=...`, `dns:NAME`, `uri:URI` or "
+        "`email:ADDRESS`, or a list of these; it needs `client_ca` in `tls` of [bridge]",
     )
     forwarded: Text | None = Field(
         default=None,
-        description="what a trusted proxy says in the `principal_header` of [bridge] for the principal",
+        description="the value with which a trusted proxy names the principal in the `principal_header` of [bridge]",
     )
     skills: Texts | None = Field(
         default=None,
-        description="globs of the skills and tools that it may use: `GLOB` for every face, `FACE/GLOB` for "
-        "those faces; without it, those of its group, or everything",
+        description="globs of the skills and tools that it may use: `GLOB` for every agent and MCP server, "
+        "`NAME/GLOB` for those with a matching name; without it, the skills of its group, or everything",
     )
     operator: Literal["read", "answer"] | None = Field(
         default=None,
-        description="makes it an operator: `read` sees the tasks of all, the configuration and who may call; `answer` "
-        "also cancels and answers for others; without it, the principal has its own tasks only",
+        description="makes it an operator: `read` sees all tasks, the configuration and who may call; `answer` also "
+        "cancels and answers for others; without it, the principal has its own tasks only",
     )
     open_tasks: PositiveInt | None = Field(
         default=None,
-        description="the most tasks of it that have not ended at one agent, and the most of its calls that one MCP "
-        "server runs at once; without it, `open_tasks` of [requests] in the profile of [bridge] bounds its tasks",
+        description="the most unfinished tasks of the principal at one agent, and the most calls that one MCP server "
+        "runs for it at once; without it, `open_tasks` of [requests] in the profile of [bridge] limits "
+        "its tasks",
     )
 
 
@@ -73,13 +74,15 @@ class GroupTable(Table):
 
     skills: Texts = Field(
         default=("*",),
-        description="globs of the skills and tools that each of them may use, as `skills` of a principal",
+        description="globs of the skills and tools that each principal of the group may use, as `skills` of a "
+        "principal",
     )
     operator: Literal["read", "answer"] | None = Field(
-        default=None, description="makes each of them an operator, as `operator` of a principal"
+        default=None,
+        description="makes each principal of the group an operator, as `operator` of a principal",
     )
     open_tasks: PositiveInt | None = Field(
-        default=None, description="the limit of each of them, as `open_tasks` of a principal"
+        default=None, description="the limit for each principal of the group, as `open_tasks` of a principal"
     )
 
 
@@ -94,7 +97,7 @@ class IntrospectionTable(Table):
     client_id: Text = Field(description="the id of the bridge as a client of the issuer")
     client_secret: SecretValue = Field(description="its secret")
     url: HttpUrl | None = Field(
-        default=None, description="the URL to ask at; without it, the one that its metadata says"
+        default=None, description="the introspection endpoint; without it, the endpoint in its metadata"
     )
 
 
@@ -111,12 +114,13 @@ class IssuerLoginTable(Table):
     )
     scopes: ScopeNames | None = Field(
         default=None,
-        description="the scopes that the console asks for with who signs in; without it, all that this table names in "
-        "`scopes` and `operator`",
+        description="the scopes that the console requests when a person signs in; without it, all scopes in `scopes` "
+        "and `operator` of this table",
     )
     resource: str | None = Field(
         default=None,
-        description='what the token of the console is for, if not its audience; `""` asks for no resource (RFC 8707)',
+        description='the resource to request for the token of the console (RFC 8707); without it, its audience; `""` '
+        "requests none",
     )
 
 
@@ -137,43 +141,44 @@ class IssuerTable(Table):
     """`[issuers.NAME]`: who issues the tokens of callers, by OAuth 2.0 or OpenID Connect."""
 
     issuer: IssuerUrl = Field(
-        description="its identifier, exactly as its tokens say it (`iss`); its metadata is found there"
+        description="its identifier, exactly as `iss` in its tokens; it also leads to its metadata"
     )
     jwks_url: HttpUrl | None = Field(
-        default=None, description="the URL of its keys; without it, the one that its metadata says"
+        default=None, description="the URL of its keys; without it, the URL in its metadata"
     )
     audience: dict[Name, Texts] = Field(
         default_factory=dict,
-        description="by the name of a face, the audiences (`aud`) of tokens for it; without it, the URL of the face "
-        "below `public_url`. `console` is the console; with an empty list no token of this issuer counts there",
+        description="the audiences (`aud`) of tokens for each agent or MCP server of the bridge, by its name; without"
+        " it, its URL below `public_url`. `console` is the console; an empty list refuses all tokens of "
+        "this issuer there",
     )
     principal: Text = Field(
         default="sub",
-        description="the claim that tells its principals apart, which each token needs. Others than `sub` can be given "
-        "to another person; with `client_id`, all who use a client are one principal",
+        description="the claim that identifies a principal; each token needs it. An issuer may give the value of a "
+        "claim other than `sub` to another person later; with `client_id`, all users of a client are one "
+        "principal",
     )
     scopes: dict[ScopeName, Texts] = Field(
         default_factory=dict,
-        description="by scope, globs of the skills and tools that it opens, as in `skills` of a principal; clients "
-        "ask for the first scope first. With none, each token opens everything",
+        description="globs of the skills and tools that each scope opens, as in `skills` of a principal; clients "
+        "request the first scope first. Without scopes, each token opens everything",
     )
     operator: Annotated[OperatorScopesTable, AfterValidator(_one_role_each)] = Field(
         default=OperatorScopesTable(),
-        description="scopes that make a caller an operator, as `operator.read = [...]` and `operator.answer = [...]`, "
-        "see `operator` of a principal; clients are never told to ask for them",
+        description="scopes that make a caller an operator, as `operator.read = [...]` and `operator.answer = [...]`,"
+        " see `operator` of a principal; the bridge never tells clients to request them",
     )
     algorithms: Annotated[tuple[SignatureAlgorithm, ...], Field(strict=False)] = Field(
         default=("RS256", "PS256", "ES256", "EdDSA"), description="the algorithms of its signatures"
     )
     introspection: IntrospectionTable | None = Field(
         default=None,
-        description="how the bridge asks it about tokens that are no JSON Web Tokens; without it, these are refused. "
-        "One issuer may have it",
+        description="how the bridge introspects opaque tokens at it; without it, opaque tokens are refused. Only one "
+        "issuer may have it",
     )
     login: IssuerLoginTable | None = Field(
         default=None,
-        description="how its people show in a browser who they are: at the console, and where a peer has "
-        '`login = "each"`',
+        description='how people log in at it with a browser: for the console, and for peers with `login = "each"`',
     )
     allow_private: bool = Field(
         default=False, description="whether its metadata may lead to a private address on another origin"

@@ -93,17 +93,17 @@ class TlsTable(Table):
     """`tls` of `[bridge]`: the files of HTTPS, in PEM. A changed file is read again for the next connection."""
 
     certificate: FilePath = Field(
-        description="the certificate of the bridge, and behind it those that lead to its authority"
+        description="the certificate of the bridge, followed by the certificates up to its authority"
     )
     key: FilePath = Field(description="its private key, without a passphrase")
     client_ca: FilePath | None = Field(
         default=None,
-        description="the authorities whose certificates clients show; without it, clients show none",
+        description="the authorities of client certificates; without it, clients send none",
     )
     client_certificate: Literal["required", "optional"] = Field(
         default="required",
-        description="with `client_ca`, whether a client must show a certificate; `optional` lets one with a token "
-        "connect without",
+        description="with `client_ca`, whether a client must send a certificate; with `optional`, a client with a "
+        "token needs none",
     )
 
 
@@ -128,12 +128,13 @@ class BridgeTable(Table):
     )
     trusted_proxies: ProxyNetworks = Field(
         default=(),
-        description="addresses and networks of proxies whose `principal_header` says who calls, which is removed from "
-        "any other request, and whose `X-Forwarded-For` says where somebody signs in from",
+        description="addresses and networks of proxies whose `principal_header` names the caller (the bridge removes "
+        "it from any other request), and whose `X-Forwarded-For` gives the address from which somebody "
+        "signs in",
     )
     principal_header: ProxyHeader | None = Field(
         default=None,
-        description="the header in which a trusted proxy says who calls, see `forwarded` of a principal",
+        description="the header in which a trusted proxy names the caller, see `forwarded` of a principal",
     )
     store: StorePlace | None = Field(
         default=None,
@@ -142,12 +143,13 @@ class BridgeTable(Table):
     )
     store_direct: DatabaseUrl | None = Field(
         default=None,
-        description="the URL that leads to the same PostgreSQL past PgBouncer, for what needs a session",
+        description="the URL of the same PostgreSQL without PgBouncer, for work that needs a session",
     )
     replica_url: ReplicaUrl | None = Field(
         default=None,
-        description="where the other replicas on the same PostgreSQL reach this one: the URL of this process alone, or "
-        "`unix:/PATH`; with it, every replica answers requests for the MCP sessions of all",
+        description="where the other replicas on the same PostgreSQL reach this replica: the URL of this process "
+        "only, or `unix:/PATH`; with it, every replica answers requests for the MCP sessions of all "
+        "replicas",
     )
     keys: Annotated[tuple[KeyPlace, ...], Field(strict=False)] = Field(
         default=(),
@@ -157,20 +159,21 @@ class BridgeTable(Table):
     )
     card_keys: Annotated[tuple[SecretValue, ...], Field(strict=False, max_length=8)] = Field(
         default=(),
-        description='private keys that sign the cards of agents, each `{ file = "PATH" }` or `{ env = "NAME" }` with a '
-        "PEM (`mcp-a2a keys new`): P-256, Ed25519 or RSA; each signs every card, so that readers may know either while "
-        "keys are changed",
+        description='private keys that sign the cards of agents, each `{ file = "PATH" }` or `{ env = "NAME" }` with '
+        "a PEM (`mcp-a2a keys new`): P-256, Ed25519 or RSA; each signs every card, so that readers may "
+        "know the old or the new key during a change",
     )
     card_forms: CardForms = Field(
         default=("strict", "sdk"),
-        description="what the signatures cover, one signature each: `strict` is the form of A2A, `sdk` that of the "
-        "SDKs, which verify no other one if something on the card is empty; without `sdk` they may refuse the card",
+        description="the forms of a card to sign, one signature each: `strict` is the form of A2A; `sdk` is the form "
+        "of the SDKs, the only form that they can verify if the card has an empty value; without `sdk` "
+        "they may refuse the card",
     )
     hosts: HostNames = Field(default=(), description="more host names that the bridge answers under")
     origins: Origins = Field(
         default=(),
         description="origins whose web pages may call MCP servers of the bridge from a browser, each as "
-        '`"https://app.example.com"`; without the key none may',
+        '`"https://app.example.com"`; by default none may',
     )
     baggage: BaggageKeys = Field(
         default=(),
@@ -189,12 +192,12 @@ class BridgeTable(Table):
     )
     traces: BaseUrl | None = Field(
         default=None,
-        description="the URL of a collector, which gets a span of each request that comes and of each that goes to a "
-        "peer, by OTLP over HTTP; the variables `OTEL_*` say the rest; needs `mcp-a2a[otel]`",
+        description="the URL of an OTLP collector, which gets a span for each request to the bridge and to a peer, "
+        "over HTTP; the variables `OTEL_*` set the rest; needs `mcp-a2a[otel]`",
     )
     metrics: ListenAddress | None = Field(
         default=None,
-        description="an address of its own, `HOST:PORT`, where `/metrics` is for Prometheus; whoever reaches the "
+        description="a separate address, `HOST:PORT`, that serves `/metrics` to Prometheus; everyone who reaches the "
         "address may read it",
     )
     log_calls: bool = Field(
@@ -204,13 +207,13 @@ class BridgeTable(Table):
     )
     console: bool = Field(
         default=False,
-        description="serves `/console`, where a person sees what the bridge does and answers what waits; needs "
-        "`mcp-a2a[console]`",
+        description="serves `/console`, where a person sees what the bridge does and answers waiting questions; needs"
+        " `mcp-a2a[console]`",
     )
     console_content: bool = Field(
         default=False,
         description="shows operators the contents of the tasks of others: messages, results and history; without it "
-        "they see only that there are some",
+        "they see only that the tasks exist",
     )
     log_format: Literal["text", "json"] = Field(default="text", description="the form of log lines")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
@@ -256,8 +259,8 @@ class SkillTable(Table):
     hidden: bool = Field(default=False, description="callers can neither see nor call it")
     public: bool = Field(
         default=True,
-        description="whether the public card shows it; without, only the extended card of callers who may use it, or "
-        "could with another scope of their issuer",
+        description="whether the public card shows it; if not, only the extended card shows it, to callers that may "
+        "use it or could with another scope of their issuer",
     )
     text_into: Text | None = Field(default=None, description="the property that takes plain text")
     arguments: dict[Text, ArgumentTable] = Field(default_factory=dict, description="its arguments, by name")
@@ -265,8 +268,8 @@ class SkillTable(Table):
     concurrency: PositiveInt | None = Field(default=None, description="the most calls of it at the same time")
     reply: Literal["task", "message"] | None = Field(
         default=None,
-        description="`message` answers a quick call with a message, which is not kept; `task` makes each "
-        "call a task",
+        description="`message` answers a quick call with a message, which is not stored; `task` makes each call a "
+        "task",
     )
     confirm: bool | None = Field(default=None, description="whether a person has to agree to each call")
 
@@ -289,7 +292,7 @@ class ToolTable(Table):
 class ExtensionTable(Table):
     """One of `extensions` of an agent that is made of tools: an extension of A2A that its tools know."""
 
-    uri: ExtensionUri = Field(description="its URI, as its specification gives it")
+    uri: ExtensionUri = Field(description="its URI, as in its specification")
     description: Text | None = Field(default=None, description="how the agent uses it")
     params: dict[Text, Json] = Field(default_factory=dict, description="its parameters on the card")
     required: bool = Field(default=False, description="whether callers that do not activate it are refused")
@@ -318,12 +321,12 @@ class ToolsAsAgentTable(Table):
     )
     fail: FailPolicy | None = Field(
         default=None,
-        description="if one of its servers is down at the start: `closed` ends the bridge, `open` serves and "
-        "goes on trying",
+        description="if one of its servers is down at the start: `closed` ends the bridge, `open` serves and keeps "
+        "trying",
     )
     extensions: Extensions = Field(
         default=(),
-        description="the extensions of A2A that its card declares; their metadata passes to the tools and from them in "
+        description="the extensions of A2A that its card declares; their metadata passes to and from the tools in "
         "`_meta`",
     )
     skills: dict[Text, SkillTable] = Field(
@@ -358,13 +361,13 @@ class SentPushTable(Table):
     )
     allow: Receivers = Field(
         default=(),
-        description='receivers on this machine or in its network, each `"HOST:PORT"`; all others must be public, and '
-        "https beyond this machine",
+        description='receivers on this machine or in its network, each `"HOST:PORT"`; all others must have public '
+        "addresses and, unless on this machine, use https",
     )
     secrets: dict[Receiver, SecretValue] = Field(
         default_factory=dict,
-        description="secrets that receivers share, by `HOST:PORT`: what is sent there is signed with it, too "
-        "(Standard Webhooks `v1`)",
+        description="a shared secret for each receiver, by `HOST:PORT`: notifications to it are signed with the "
+        "secret, too (Standard Webhooks `v1`)",
     )
 
 
@@ -377,8 +380,8 @@ class AuditTable(Table):
     )
     required: bool = Field(
         default=False,
-        description="makes each call wait until a line that announces it is on the disk, and refuses it when that "
-        "cannot be written",
+        description="makes each call wait until a line that announces it is on the disk, and refuses the call if the "
+        "line cannot be written",
     )
     principal: Literal["name", "hash"] = Field(
         default="name",
@@ -386,12 +389,13 @@ class AuditTable(Table):
     )
     rotate_bytes: Annotated[int, Field(ge=65_536)] = Field(
         default=67_108_864,
-        description="the size from which on the file gets the number of its last line behind its name, and a new one "
-        "begins; none is ever deleted",
+        description="the size at which the file is renamed, with the number of its last line after its name, and a "
+        "new file begins; no file is ever deleted",
     )
     refused_each_minute: Annotated[int, Field(ge=1)] = Field(
         default=600,
-        description="the most lines in a minute for refusals whose sender is not known; the next line counts others",
+        description="the most lines in a minute for refusals of unknown callers; the next line has the number of the "
+        "others",
     )
 
 
@@ -412,7 +416,7 @@ class Config(Table):
     push: SentPushTable = Field(
         default=SentPushTable(), description="push notifications of the agents made of tools"
     )
-    audit: AuditTable = Field(default=AuditTable(), description="who did what, in a file that shows changes")
+    audit: AuditTable = Field(default=AuditTable(), description="a tamper-evident log of who did what")
     tools_as_agent: dict[Name, ToolsAsAgentTable] = Field(
         default_factory=dict, description="A2A agents made of tools, by name"
     )
@@ -423,8 +427,8 @@ class Config(Table):
         default_factory=dict, description="the principals that may call, by name"
     )
     groups: dict[Name, GroupTable] = Field(
-        default_factory=dict, description="what principals have in common, by the name of their group"
+        default_factory=dict, description="groups of principals with common settings, by name"
     )
     issuers: dict[Name, IssuerTable] = Field(
-        default_factory=dict, description="who issues tokens to the principals that may call, by name"
+        default_factory=dict, description="the issuers of callers' tokens, by name"
     )

@@ -48,14 +48,13 @@ class PeerTlsTable(Table):
 
     certificate: FilePath | None = Field(
         default=None,
-        description="the certificate that the peer is shown, and behind it those that lead to its authority; no other "
-        "origin is shown it",
+        description="the client certificate for the peer, followed by the certificates up to its authority; it is "
+        "sent to no other origin",
     )
     key: FilePath | None = Field(default=None, description="its private key, without a passphrase")
     ca: FilePath | None = Field(
         default=None,
-        description="the authorities that the certificate of the peer may come from, instead of those that everyone "
-        "trusts",
+        description="the authorities of the peer's certificate, instead of the public authorities",
     )
 
 
@@ -75,7 +74,7 @@ class ClientOAuth2Table(Table):
     assertion_file: FilePath | None = Field(
         default=None,
         description="a file with a JWT of the platform on which the bridge runs (workload identity), read for each "
-        "token: it stands in place of a secret, or is what the token is given for (`jwt_bearer`)",
+        "token: it replaces the secret, or is the assertion of the grant (`jwt_bearer`)",
     )
     client_auth: Literal["basic", "post"] = Field(
         default="basic", description="how the secret is sent: in the header `Authorization`, or in the body"
@@ -87,8 +86,9 @@ class ClientOAuth2Table(Table):
     )
     tls: PeerTlsTable | None = Field(
         default=None,
-        description="the certificate that the authorization server is shown, which may stand in place of a secret "
-        "(RFC 8705), and the authority of its own; that of the peer is not shown there",
+        description="the client certificate for the authorization server, which may replace the secret (RFC 8705), "
+        "and the authorities of the server's certificate; the server does not get the peer's client "
+        "certificate",
     )
 
 
@@ -97,21 +97,22 @@ class LoginOAuth2Table(ClientOAuth2Table):
 
     issuer: SecretIssuerUrl | None = Field(
         default=None,
-        description="the authorization server, exactly as its metadata names it; no other gets the secret. A login may "
-        "leave it out: the peer names one then, and the login is bound to it",
+        description="the authorization server, exactly as its metadata names it; no other gets the secret. For a "
+        "login it is optional: the peer names an issuer then, and the login is bound to it",
     )
     client_id: Text | None = Field(
         default=None,
-        description="the name of the bridge there; a login may leave it out, and registers the bridge then",
+        description="the name of the bridge there; for a login it is optional: without it, the login registers the "
+        "bridge",
     )
     client_metadata_url: SecretIssuerUrl | None = Field(
         default=None,
-        description="for a login: the URL of a document that describes the bridge as a client (CIMD), used where the "
-        "authorization server knows such documents",
+        description="for a login: the URL of a document that describes the bridge as a client (CIMD), used if the "
+        "authorization server supports such documents",
     )
     pkce: Literal["required", "assume"] = Field(
         default="required",
-        description="for a login: `assume` logs in though the metadata does not say that PKCE with S256 is checked",
+        description="for a login: `assume` logs in even if the metadata does not announce PKCE with S256",
     )
 
 
@@ -119,8 +120,8 @@ class CatalogOAuth2Table(LoginOAuth2Table):
     """`auth.oauth2` of a catalog."""
 
     grant: Literal["client_credentials", "jwt_bearer", "authorization_code"] = Field(
-        description="how the bridge gets the token: as itself, for a JWT of its platform (`jwt_bearer`), or by a login "
-        "of the operator (`authorization_code`, `mcp-a2a login NAME`)"
+        description="how the bridge gets the token: as itself, with a JWT of its platform (`jwt_bearer`), or by a "
+        "login of the operator (`authorization_code`, `mcp-a2a login NAME`)"
     )
 
 
@@ -143,15 +144,15 @@ class ExchangeOAuth2Table(LoginOAuth2Table):
 
     on_behalf_of: Literal["caller"] | None = Field(
         default=None,
-        description="`caller` exchanges the caller's own token for each call (RFC 8693); `token_exchange` does so by "
-        "itself",
+        description="`caller` exchanges the caller's own token for each call (RFC 8693); the grant `token_exchange` "
+        "implies it",
     )
     audience: Text | None = Field(
-        default=None, description="the audience to ask for in an exchange, beside the resource"
+        default=None, description="the audience to request in an exchange, beside the resource"
     )
     id_jag: IdJagTable | None = Field(
         default=None,
-        description="the authorization server of the peer, if it is another than that of the callers (ID-JAG)",
+        description="the authorization server of the peer, if it is not the issuer of the callers (ID-JAG)",
     )
 
 
@@ -159,8 +160,8 @@ class AgentOAuth2Table(ExchangeOAuth2Table):
     """`auth.oauth2` of an agent."""
 
     grant: Literal["client_credentials", "jwt_bearer", "authorization_code", "token_exchange"] = Field(
-        description="how the bridge gets the token for what no caller asks, such as the card: as itself "
-        "(`client_credentials`), for a JWT of its platform (`jwt_bearer`), by a login of the operator "
+        description="how the bridge gets the token for requests without a caller, such as for the card: as itself "
+        "(`client_credentials`), with a JWT of its platform (`jwt_bearer`), by a login of the operator "
         "(`authorization_code`, `mcp-a2a login NAME`), or not at all (`token_exchange`)"
     )
 
@@ -169,9 +170,9 @@ class OAuth2Table(ExchangeOAuth2Table):
     """`auth.oauth2` of a tool server."""
 
     grant: Literal["client_credentials", "jwt_bearer", "authorization_code", "token_exchange"] = Field(
-        description="how it gets the token: as itself (`client_credentials`), for a JWT of its platform "
-        "(`jwt_bearer`), by a login of the operator (`authorization_code`, `mcp-a2a login NAME`), or for the token of "
-        "each caller, so that the tools are listed without one (`token_exchange`)"
+        description="how the bridge gets the token: as itself (`client_credentials`), with a JWT of its platform "
+        "(`jwt_bearer`), by a login of the operator (`authorization_code`, `mcp-a2a login NAME`), or only"
+        " for each caller's token, so that the tools are listed without a token (`token_exchange`)"
     )
 
 
@@ -241,23 +242,25 @@ class ToolServerTable(Table):
     )
     login: Literal["operator", "each"] | None = Field(
         default=None,
-        description="whose login of `authorization_code` calls it: the `operator`'s, as without the key, or one of "
-        "`each` principal, which gets a link to log in with. The operator's lists the tools then",
+        description="whose login (`authorization_code`) calls it: the `operator`'s login, which is the default, or a "
+        "login of `each` principal, which gets a link to log in. Then the operator's login only lists the"
+        " tools",
     )
     login_seconds: PositiveFloat | None = None
     login_keep_days: PositiveInt | None = None
     tls: PeerTlsTable | None = Field(
-        default=None, description="the certificate that its URL is shown, and the authority of its own"
+        default=None,
+        description="the client certificate for its URL, and the authorities of the server's certificate",
     )
     transport: Literal["auto", "sse"] | None = Field(
         default=None,
-        description="how its URL is spoken to: `sse` is HTTP+SSE alone, `auto` tries Streamable HTTP first, as without "
-        "the key",
+        description="the transport for its URL: `sse` is HTTP+SSE only; `auto`, the default, tries Streamable HTTP "
+        "first",
     )
     proxy: Literal["environment", "none"] | None = Field(
         default=None,
-        description="how its URL is reached, also in a login: through the proxy that the `environment` names for it "
-        "(`HTTPS_PROXY`, `NO_PROXY`), as without the key, or through `none`",
+        description="the proxy for its URL, also during a login: the proxy that the `environment` names for it "
+        "(`HTTPS_PROXY`, `NO_PROXY`), which is the default, or `none`",
     )
     era: Literal["auto", "legacy", "modern"] = Field(
         default="auto",
@@ -292,8 +295,8 @@ class ToolServerTable(Table):
     )
     each_replica: bool | None = Field(
         default=None,
-        description="whether each of several processes at one socket (`serve --fd`) may start the command; else such "
-        "processes refuse it",
+        description="whether each of several processes on one socket (`serve --fd`) may start the command; if not, "
+        "these processes refuse it",
     )
     concurrency: PositiveInt | None = None
     call_timeout_seconds: PositiveFloat | None = None
@@ -337,8 +340,8 @@ class SignedByTable(Table):
     )
     form: Literal["strict", "sdk"] = Field(
         default="strict",
-        description="what the signature must cover: `strict` is all that A2A has on a card; `sdk` takes the signatures "
-        "of the SDKs, too, which do not see what is empty, such as a requirement without scopes",
+        description="what the signature must cover: `strict` is everything on a card of A2A; `sdk` also accepts the "
+        "signatures of the SDKs, which ignore empty values, such as a requirement without scopes",
     )
 
 
@@ -352,26 +355,28 @@ class AgentTable(Table):
     auth: AgentAuth | None = Field(default=None, description="the credentials that the bridge sends to it")
     login: Literal["operator", "each"] | None = Field(
         default=None,
-        description="whose login of `authorization_code` calls it: the `operator`'s, as without the key, or one of "
-        "`each` principal, whose host gets a link to log in with. Its card has to be open then",
+        description="whose login (`authorization_code`) calls it: the `operator`'s login, which is the default, or a "
+        "login of `each` principal, whose host gets a link to log in. Then its card must be public",
     )
     login_seconds: PositiveFloat | None = None
     login_keep_days: PositiveInt | None = None
     tls: PeerTlsTable | None = Field(
         default=None,
-        description="the certificate that it is shown, also at the origins of `trust`, and the authority of its own",
+        description="the client certificate for it, also for the origins of `trust`, and the authorities of its own "
+        "certificate",
     )
     signed_by: SignedByTable | None = Field(
         default=None,
-        description='the keys of which one must have signed its card: `{ jwks = "URL" }` or `{ file = "PATH" }`; any '
-        "other card is refused, and only what is signed of it is used",
+        description='the keys, one of which must have signed its card: `{ jwks = "URL" }` or `{ file = "PATH" }`; any'
+        " other card is refused, and only the signed part of the card is used",
     )
     dialect: DialectChoice = Field(
         default="auto",
-        description="the version of A2A that it speaks, if its card is wrong about it or says none",
+        description="the version of A2A that it speaks, if its card names a wrong version or none",
     )
     trust: Origins = Field(
-        default=(), description="origins that may get its credentials too, if its card says to call it there"
+        default=(),
+        description="origins that may get its credentials, too, if its card names them as the place to call",
     )
     allow_private: bool | None = Field(
         default=None,
@@ -379,18 +384,18 @@ class AgentTable(Table):
     )
     proxy: Literal["environment", "none"] | None = Field(
         default=None,
-        description="how its URLs are reached, also in a login: through the proxy that the `environment` names "
-        "(`HTTPS_PROXY`, `NO_PROXY`), as without the key, or through `none`",
+        description="the proxy for its URLs, also during a login: the proxy that the `environment` names "
+        "(`HTTPS_PROXY`, `NO_PROXY`), which is the default, or `none`",
     )
     push: bool = Field(
         default=True,
-        description="whether it is asked to notify the bridge of long calls, if its card declares that and `[bridge]` "
-        "has a `public_url`",
+        description="whether the bridge requests push notifications for long calls, if its card declares them and "
+        "`[bridge]` has a `public_url`",
     )
 
     extensions: ExtensionUris = Field(
         default=(),
-        description="URIs of extensions of A2A to activate, if its card declares them; their metadata passes to it and "
+        description="URIs of extensions of A2A to activate, if its card declares them; their metadata passes to and "
         "from it in `_meta`",
     )
 
@@ -406,8 +411,8 @@ class CatalogTable(Table):
     auth: CatalogAuth | None = Field(default=None, description="the credentials that the bridge sends to it")
     tls: PeerTlsTable | None = Field(
         default=None,
-        description="the certificate that the catalog and the agents at its own origin are shown, and the authority of "
-        "theirs",
+        description="the client certificate for the catalog and the agents at its origin, and the authorities of "
+        "their certificates",
     )
     include: Texts = Field(default=("*",), description="globs of the names of agents to take")
     exclude: Texts = Field(default=(), description="globs of the names of agents to leave out")
@@ -417,8 +422,8 @@ class CatalogTable(Table):
     )
     proxy: Literal["environment", "none"] | None = Field(
         default=None,
-        description="how the catalog and its agents are reached, also in a login: through the proxy that the "
-        "`environment` names (`HTTPS_PROXY`, `NO_PROXY`), as without the key, or through `none`",
+        description="the proxy for the catalog and its agents, also during a login: the proxy that the `environment` "
+        "names (`HTTPS_PROXY`, `NO_PROXY`), which is the default, or `none`",
     )
 
     def request_headers(self) -> dict[str, str]:

@@ -138,7 +138,7 @@ def _url(given: str, info: ValidationInfo) -> str:
     if not leads or not given.isprintable() or " " in given:
         raise refused("`{key}` takes a URL that begins with http:// or https:// and names a host")
     if "@" in place.netloc and not reading_of(info).on_command_line:
-        raise refused("a user or password does not stand in a URL", "write `auth` or `headers`")
+        raise refused("a URL must not hold a user or password", "write `auth` or `headers`")
     return given
 
 
@@ -155,7 +155,7 @@ def _key_set_url(given: str) -> str:
     place = urlsplit(given)
     if place.scheme != "https" and not is_loopback(place.hostname or ""):
         raise refused(
-            "`{key}` takes an https:// URL: whoever changes the keys on the way could sign the card"
+            "`{key}` takes an https:// URL: over http an attacker could replace the keys and sign the card"
         )
     return given
 
@@ -163,7 +163,7 @@ def _key_set_url(given: str) -> str:
 def _base_url(given: str) -> str:
     place = urlsplit(given)
     if place.query or place.fragment or given.endswith(("?", "#")):
-        message = "`{key}` takes a base URL: others are made by what is put behind it"
+        message = "`{key}` takes a base URL without query and fragment, since the bridge appends paths to it"
         raise refused(message, f"write {shown_url(given).rstrip('/')}")
     return given.rstrip("/")
 
@@ -187,7 +187,7 @@ def _issuer_url(given: str) -> str:
     if place.query or place.fragment or given.endswith(("?", "#")):
         raise refused("`{key}` takes the identifier of an issuer, which has no query and no fragment")
     if place.scheme == "http" and not is_private_host(place.hostname or ""):
-        raise refused("`{key}` begins with https://, unless its host is of this machine or its network")
+        raise refused("`{key}` must begin with https://, unless its host is on this machine or its network")
     return given
 
 
@@ -227,7 +227,7 @@ def _store(given: object, info: ValidationInfo) -> str | Secret:
 def _database(given: object, info: ValidationInfo) -> str | Secret:
     """The URL of a database. One with a password is a secret."""
     if reading_of(info).on_command_line:
-        message = "replicas that share a PostgreSQL share `keys` as well, which only a file names"
+        message = "replicas that share a PostgreSQL must share `keys`, too, which only a file can name"
         raise refused(message, "write a configuration file, and start `mcp-a2a serve FILE`")
     found = setting_of(given, info)
     url = found.value if isinstance(found, Secret) else found
@@ -240,7 +240,8 @@ def _database(given: object, info: ValidationInfo) -> str | Secret:
         raise refused("`{key}` is not a URL") from exc
     if has_password and not isinstance(found, Secret):
         raise refused(
-            "`{key}` holds a password, which does not stand in the file in plain", f"write {HOW_TO_REFER}"
+            "`{key}` holds a password, which must not stand in the file in plain text",
+            f"write {HOW_TO_REFER}",
         )
     return found
 
@@ -275,14 +276,17 @@ def _baggage_key(given: str) -> str:
 
 def _proxy_network(given: str) -> str:
     if network_of(given).prefixlen == 0:
-        raise refused(f"{given} is every address: anyone could say to be anyone", "name those of the proxies")
+        raise refused(
+            f"{given} covers every address: anyone could claim to be any principal",
+            "name the addresses of the proxies",
+        )
     return given
 
 
 def _proxy_header(given: str) -> str:
     if given.lower() in _READ_HEADERS:
         raise refused(
-            f"the bridge reads {given} of every request for something else than who calls",
+            f"the bridge reads {given} of every request for another purpose than the caller",
             'name a header that only the proxy writes, like "X-User"',
         )
     return given
@@ -292,7 +296,7 @@ def _identity(given: str) -> str:
     kind = next((one for one in IDENTITY_KINDS if given.startswith(one)), None)
     if kind is None or len(given) == len(kind):
         kinds = ", ".join(f'"{one}..."' for one in IDENTITY_KINDS)
-        raise refused(f"`{{key}}` takes what a certificate says: {kinds}")
+        raise refused(f"`{{key}}` takes an identity in a certificate: {kinds}")
     return given
 
 

@@ -197,7 +197,7 @@ def toml_in(text: str, path: Path, what: str) -> Document:
 
 
 def _reason_of(exc: Exception) -> str:
-    return (exc.strerror if isinstance(exc, OSError) else None) or "it is no path of a file"
+    return (exc.strerror if isinstance(exc, OSError) else None) or "it is not a valid path"
 
 
 def _wide_numbers(data: dict[str, Any]) -> Iterator[ConfigFault]:

@@ -45,7 +45,7 @@ def with_another(text: str, table: KeyPath, value: str) -> str:
     own = _table_at(before, table)
     tokens = own.get("tokens", [])
     if len(tokens) > 1:
-        raise UsageError(f"{where} has two tokens already: take the old one out first (--finish)")
+        raise UsageError(f"{where} has two tokens already: remove the old token first (--finish)")
     if not tokens and "bearer" not in own:
         raise UsageError(f"{where} has no `bearer` and no `tokens`, so there is no token to rotate")
     positions = locate(text)
@@ -74,7 +74,7 @@ def without_the_first(text: str, table: KeyPath) -> str:
     own = _table_at(before, table)
     tokens = own.get("tokens", [])
     if len(tokens) != 2:
-        raise UsageError(f"{where} has fewer than two tokens, so none is taken out")
+        raise UsageError(f"{where} has fewer than two tokens, so none is removed")
     positions = locate(text)
     first, second = (positions[(*table, "tokens", number)].value for number in range(2))
     edited = text[: first.start] + text[second.start :]
@@ -120,5 +120,5 @@ def _proved(text: str, wanted: dict[str, Any], where: str, hint: str) -> str:
     except tomllib.TOMLDecodeError:
         is_right = False
     if not is_right:
-        raise UsageError(f"{where} cannot be changed where it stands, so nothing was written: {hint}")
+        raise UsageError(f"{where} cannot be edited in place, so nothing was written: {hint}")
     return text

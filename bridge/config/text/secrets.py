@@ -89,7 +89,7 @@ def secret_of(given: object, info: ValidationInfo) -> Secret:
             return _from_file(reading_of(info).path(place))
         case str():
             raise refused(
-                "`{key}` is a secret: it does not stand in the file in plain", f"write {HOW_TO_REFER}"
+                "`{key}` is a secret, which must not stand in the file in plain text", f"write {HOW_TO_REFER}"
             )
         case _:
             raise refused(f"`{{key}}` is a secret and takes {HOW_TO_REFER}")
@@ -109,7 +109,7 @@ def token_of(given: object, info: ValidationInfo) -> Secret | TokenHash:
             return TokenHash(written.lower())
         case str():
             raise refused(
-                "`{key}` is a secret: it does not stand in the file in plain",
+                "`{key}` is a secret, which must not stand in the file in plain text",
                 f'write {HOW_TO_REFER}, or its hash as {{ sha256 = "HEX" }}',
             )
         case _:
@@ -151,7 +151,7 @@ def from_environment(name: str, reading: ReadingContext) -> Secret:
     value = reading.environment.get(name, "").strip()
     if not value and not VARIABLE_NAME.fullmatch(name):  # the text may be the secret itself
         raise refused(
-            "`{key}` is to name an environment variable: letters, digits and _",
+            "`{key}` takes the name of an environment variable: letters, digits and _",
             "set a variable to the secret, and write the name of that variable",
         )
     if not value:
@@ -171,7 +171,7 @@ def _from_file(path: Path) -> Secret:
     except UnicodeDecodeError as exc:
         raise refused(f"cannot read the secret in {path}: it is not UTF-8") from exc
     except ValueError as exc:  # the path holds a NUL
-        raise refused("`{key}`: the file of a secret is named by a path") from exc
+        raise refused("`{key}`: `file` takes a valid path") from exc
     if not value:
         raise refused(f"cannot read the secret in {path}: it is empty")
     return Secret(value, f"file:{path}", path)

@@ -105,7 +105,7 @@ class _BoundedLoader(yaml.SafeLoader):
         if self.check_event(yaml.AliasEvent):
             node = super().compose_node(parent, index)
             if id(node) not in self._extents:
-                raise _NotReadError(None, None, "an alias stands in the value that it names", mark)
+                raise _NotReadError(None, None, "an alias stands inside its own value", mark)
             values, levels = self._extents[id(node)]
             self._count(values, levels, mark)
             return node
@@ -126,7 +126,7 @@ class _BoundedLoader(yaml.SafeLoader):
         if self._depth + levels > _DEEPEST:
             raise _NotReadError(None, None, f"it is nested more than {_DEEPEST} levels deep", mark)
         if self._values > _MOST_VALUES:
-            words = f"it has more than {_MOST_VALUES:,} values, with aliases as what they stand for"
+            words = f"it has more than {_MOST_VALUES:,} values, counting the values of aliases"
             raise _NotReadError(None, None, words, mark)
 
 
@@ -161,7 +161,7 @@ class _PartReader:
 
     def _value(self, node: yaml.Node, path: KeyPath) -> Any:
         if not node.tag.startswith(_STANDARD_TAG):
-            raise _NotReadError(None, None, "a value with a tag of its own is not read here", node.start_mark)
+            raise _NotReadError(None, None, "a value with a custom tag is not supported", node.start_mark)
         if isinstance(node, yaml.ScalarNode):
             if self._is_shown(path, node.value):
                 self._shown.add(self._span(node))

@@ -538,7 +538,7 @@ def test_an_agent_of_a_hermes_configuration_that_wants_oauth_2_is_a_fault(tmp_pa
     written(tmp_path, "[import]\nknown_agents = 'hermes.yaml'\n", RAW, DEVTOOLS, TEAM)
     found = found_in(tmp_path, "--offline")
     assert [found["ok"], found["places"], len(found["faults"])] == [False, ["hermes.yaml:3"], 1]
-    assert found["faults"][0].startswith("agents.billing is left out: it asks for OAuth 2")
+    assert found["faults"][0].startswith("agents.billing is left out: it needs OAuth 2")
     assert check(tmp_path, "--offline").returncode == 1
 
 

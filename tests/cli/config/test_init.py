@@ -74,7 +74,7 @@ def test_each_example_in_it_is_right_once_it_is_uncommented(
         line.removeprefix("# ") if " = " in line or line[:3] == "# [" else line for line in text.splitlines()
     ]
     whole = tmp_path / "whole.toml"
-    whole.write_text("\n".join(line for line in lines if not line.startswith("Secrets")))
+    whole.write_text("\n".join(line for line in lines if not line.startswith("This file")))
     tokens = {name: name for name in ("WEATHER_TOKEN", "RESEARCH_TOKEN", "ALICE_TOKEN")}
     config = load(whole, tokens).config
     assert (set(config.tool_servers), set(config.agents), set(config.principals)) == (
