@@ -1,1 +1,1 @@
-"""What each key means: the tables of the file and of mapping profiles, as frozen values."""
+"""Defines the keys of the file and of mapping profiles, as frozen values."""

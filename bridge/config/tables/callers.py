@@ -24,7 +24,7 @@ from bridge.config.text.secrets import refused
 
 
 class PrincipalTable(Table):
-    """`[principals.NAME]`: someone who may call, by name. With none, whoever reaches the bridge may."""
+    """`[principals.NAME]`: someone who may call. Without principals everyone who reaches the bridge may call."""
 
     group: Text | None = Field(
         default=None,
@@ -70,7 +70,7 @@ class PrincipalTable(Table):
 
 
 class GroupTable(Table):
-    """`[groups.NAME]`: what the principals of a group have in common. A key of a principal's own table replaces it."""
+    """`[groups.NAME]`: the common settings of a group of principals. A key in a principal's own table replaces them."""
 
     skills: Texts = Field(
         default=("*",),
@@ -92,7 +92,7 @@ SignatureAlgorithm = Literal[
 
 
 class IntrospectionTable(Table):
-    """`introspection` of an issuer: how it is asked about tokens that are no JSON Web Tokens (RFC 7662)."""
+    """`introspection` of an issuer: how the bridge introspects opaque tokens at it (RFC 7662)."""
 
     client_id: Text = Field(description="the id of the bridge as a client of the issuer")
     client_secret: SecretValue = Field(description="its secret")
@@ -102,7 +102,7 @@ class IntrospectionTable(Table):
 
 
 class IssuerLoginTable(Table):
-    """`login` of an issuer: how a person shows in a browser who it is (OpenID Connect)."""
+    """`login` of an issuer: how a person logs in with a browser (OpenID Connect)."""
 
     client_id: Text = Field(
         description="the id of the bridge as a client of the issuer, with the redirect URIs `PUBLIC_URL/login/who` "
@@ -138,7 +138,7 @@ def _one_role_each(scopes: OperatorScopesTable) -> OperatorScopesTable:
 
 
 class IssuerTable(Table):
-    """`[issuers.NAME]`: who issues the tokens of callers, by OAuth 2.0 or OpenID Connect."""
+    """`[issuers.NAME]`: an issuer of callers' tokens, by OAuth 2.0 or OpenID Connect."""
 
     issuer: IssuerUrl = Field(
         description="its identifier, exactly as `iss` in its tokens; it also leads to its metadata"

@@ -1,7 +1,7 @@
-"""The whole configuration file as frozen values: the peers to connect to, and the faces to serve.
+"""The whole configuration file as frozen values: the peers to connect to, and the agents and MCP servers to offer.
 
 Each key has its meaning here, its unit in its name, and its range in its type. `rules.py` has the rules between keys,
-and `document.py` the sources of values. Choices that many faces share are in mapping profiles.
+and `document.py` the sources of values. Mapping profiles have the choices that many of them share.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ __all__ = [
 DEFAULT_PROFILE: Final = "default"
 
 FACES: Final = ("tools_as_agent", "agents_as_tools")
-"""The tables of faces."""
+"""The sections of the agents and MCP servers that the bridge offers."""
 
 
 class TlsTable(Table):
@@ -222,7 +222,7 @@ class BridgeTable(Table):
 
 
 class ImportTable(Table):
-    """`[import]`: servers and agents that are configured elsewhere already."""
+    """`[import]`: servers and agents that are already configured elsewhere."""
 
     mcp_json: FilePaths = Field(
         default=(),
@@ -290,7 +290,7 @@ class ToolTable(Table):
 
 
 class ExtensionTable(Table):
-    """One of `extensions` of an agent that is made of tools: an extension of A2A that its tools know."""
+    """An entry in `extensions` of an agent made of tools: an extension of A2A that its tools support."""
 
     uri: ExtensionUri = Field(description="its URI, as in its specification")
     description: Text | None = Field(default=None, description="how the agent uses it")

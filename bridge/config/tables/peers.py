@@ -1,4 +1,4 @@
-"""The tables of the peers that the bridge connects to, and of the principals that may call it."""
+"""The tables of the peers that the bridge connects to."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ class HeaderKey(Table):
 
 
 class PeerTlsTable(Table):
-    """`tls` of a peer: what it is shown and known by, in PEM. A changed file is read again for the next connection."""
+    """`tls` of a peer: the client certificate for it, and the authorities of its own certificate, in PEM. A changed
+    file is read again for the next connection."""
 
     certificate: FilePath | None = Field(
         default=None,
@@ -59,7 +60,7 @@ class PeerTlsTable(Table):
 
 
 class ClientOAuth2Table(Table):
-    """`auth.oauth2` of a peer: which client of an authorization server the bridge is, and what it asks for."""
+    """`auth.oauth2` of a peer: the bridge as a client of an authorization server, and the token to request."""
 
     issuer: SecretIssuerUrl | None = Field(
         default=None,
@@ -126,7 +127,7 @@ class CatalogOAuth2Table(LoginOAuth2Table):
 
 
 class IdJagTable(Table):
-    """`id_jag`: the authorization server of a peer that takes identity assertions of the issuer of the callers."""
+    """`id_jag`: the authorization server of a peer, which accepts identity assertions of the callers' issuer."""
 
     issuer: SecretIssuerUrl = Field(description="its identifier, exactly as its metadata names it")
     client_id: Text = Field(description="the name of the bridge there")
@@ -140,7 +141,7 @@ class IdJagTable(Table):
 
 
 class ExchangeOAuth2Table(LoginOAuth2Table):
-    """`auth.oauth2` of a peer that may be called in the names of callers."""
+    """`auth.oauth2` of a peer that may be called on behalf of callers."""
 
     on_behalf_of: Literal["caller"] | None = Field(
         default=None,
@@ -177,7 +178,7 @@ class OAuth2Table(ExchangeOAuth2Table):
 
 
 class EndpointAuth(Table):
-    """`auth` of a server or catalog: what it is shown to be let in."""
+    """`auth` of a server or catalog: the credentials for it."""
 
     bearer: Token | None = Field(default=None, description="the token, sent as `Authorization: Bearer`")
     api_key: HeaderKey | None = Field(
@@ -185,7 +186,7 @@ class EndpointAuth(Table):
     )
 
     def headers(self) -> dict[str, str]:
-        """The resulting header, with the secret in plain."""
+        """The resulting header, with the value of the secret."""
         if self.api_key is not None:
             return {self.api_key.header: self.api_key.value.value}
         return {"Authorization": f"Bearer {self.bearer.value}"} if self.bearer else {}
@@ -210,7 +211,7 @@ class CatalogAuth(EndpointAuth):
 
 
 class AgentAuth(Table):
-    """`auth` of an agent: what it is shown as its card asks."""
+    """`auth` of an agent: the credentials for the schemes on its card."""
 
     bearer: Token | None = Field(default=None, description="the token for the bearer schemes on its card")
     api_key: HeaderSecret | None = Field(default=None, description="the API key, sent as its card asks")
@@ -222,7 +223,7 @@ class AgentAuth(Table):
 
 
 class ToolServerTable(Table):
-    """`[tool_servers.NAME]`: an MCP server. The rest is as the profile of `[bridge]` says."""
+    """`[tool_servers.NAME]`: an MCP server. The profile of `[bridge]` has the defaults."""
 
     command: CommandWords | None = Field(
         default=None, description="the command that starts it, with its arguments; it speaks MCP over stdio"
@@ -317,22 +318,22 @@ class ToolServerTable(Table):
         return shown if shown != list(self.command) else None
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """Without values from the environment."""
+        """Show no values from the environment."""
         for name, value in super().__repr_args__():
             yield name, self.shown(name or "") or value
 
     def variables(self) -> dict[str, str]:
-        """The command's variables, in plain."""
+        """The command's variables, with the values of secrets."""
         return plain(self.env)
 
     def request_headers(self) -> dict[str, str]:
-        """The URL's headers, in plain."""
+        """The URL's headers, with the values of secrets."""
         return {**plain(self.headers), **(self.auth.headers() if self.auth else {})}
 
 
 class SignedByTable(Table):
-    """`signed_by` of an agent: the keys of which one must have signed its card. Where a card says that its keys are
-    counts for nothing."""
+    """`signed_by` of an agent: the keys, one of which must have signed its card. The URL of keys on the card itself is
+    ignored."""
 
     jwks: KeySetUrl | None = Field(default=None, description="the URL of the key set (JWKS)")
     file: FilePath | None = Field(
@@ -400,7 +401,7 @@ class AgentTable(Table):
     )
 
     def request_headers(self) -> dict[str, str]:
-        """Its headers, in plain; `auth` is not among them."""
+        """Its headers without `auth`, with the values of secrets."""
         return plain(self.headers)
 
 
@@ -427,12 +428,12 @@ class CatalogTable(Table):
     )
 
     def request_headers(self) -> dict[str, str]:
-        """The catalog's headers, in plain."""
+        """The catalog's headers, with the values of secrets."""
         return self.auth.headers() if self.auth else {}
 
 
 class KeyPlace(Table):
-    """One of `keys`: where a key for sealing handles is."""
+    """An entry in `keys`: the place of a key for sealing handles."""
 
     file: FilePath | None = Field(default=None, description="a file with the key, made on the first start")
     secret: Variable | None = Field(

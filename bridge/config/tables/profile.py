@@ -57,7 +57,7 @@ class NoProfileError(UsageError):
 
 
 def absolute_name(name: str, folder: Path) -> str:
-    """The name of a profile that is valid in any folder: its name, or its absolute path."""
+    """The name of a profile in a form that is valid in any folder: its name, or its absolute path."""
     return str(Path.absolute(folder / expanded(name))) if _is_path(name) else name
 
 
@@ -95,11 +95,11 @@ def _is_path(name: str) -> bool:
 EXTENDS: Final = "extends"
 
 _MISSING_SHOWN: Final = 3
-"""Missing keys that a message names at most."""
+"""The most missing keys that a message names."""
 
 
 class Profile(Settings):
-    """A mapping profile, whole."""
+    """A complete mapping profile."""
 
     card: CardSettings
     route: RouteSettings
@@ -121,7 +121,7 @@ TABLES_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "tools_as_agent": ("card", "route", "arguments", "run", "content"),
     "agents_as_tools": ("agents", "run"),
 }
-"""The tables that are read from the profile of the process, and from the profile of each kind of face."""
+"""The tables of a profile that apply to each section of the file."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def profile_schema() -> SchemaNode:
 
 
 def _layers(path: Path, above: tuple[Path, ...] = ()) -> list[Document]:
-    """The files of a profile, beginning with the one that the others extend."""
+    """The files of a profile, starting with the file that the others extend."""
     document = read_toml(path, "the mapping profile")
     extended = document.data.get(EXTENDS)
     if extended is None:

@@ -1,7 +1,7 @@
-"""The values that the tables of the file are made of: secrets, paths, addresses, names, headers.
+"""The types of values in the tables of the file: secrets, paths, addresses, names, headers.
 
-Each type checks its value with the file's folder and the environment at hand (`ReadingContext`), and its message says
-what the value may be. The rules between keys are in `rules.py`.
+Each type checks its value with the file's folder and the environment (`ReadingContext`), and its message says which
+values it accepts. The rules between keys are in `rules.py`.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ _READ_HEADERS: Final = frozenset(
         API_KEY_HEADER.lower(),
     }
 )
-"""Headers that mean something else to the bridge than who calls."""
+"""Headers that the bridge reads for another purpose than the caller."""
 _DATABASE_SECRETS: Final = frozenset({"password", "sslpassword"})
-"""What a URL of libpq may hold beside the password of its user that is a secret."""
+"""The query parameters of a libpq URL that are secret."""
 _DATABASES: Final = "`{key}` takes the URL of a PostgreSQL, which begins with postgresql://"
 
 
@@ -85,11 +85,11 @@ class Table(BaseModel):
         strict=True,
         allow_inf_nan=False,
         validate_default=True,
-        hide_input_in_errors=True,  # a traceback of pydantic would show what stands where a secret belongs
+        hide_input_in_errors=True,  # a traceback of pydantic would show a secret in plain text
     )
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """Without possible secrets in URLs."""
+        """Show no possible secrets in URLs."""
         for name, value in super().__repr_args__():
             yield name, shown_url(value) if isinstance(value, str) and "://" in value else value
 
@@ -124,7 +124,9 @@ def _audit_path(given: object, info: ValidationInfo) -> Path:
 
 def _folder(given: object, info: ValidationInfo) -> Path:
     path = _path(given, info)
-    if not os.path.isdir(path):  # which takes any text, also one that is too long for a path
+    if not os.path.isdir(
+        path
+    ):  # unlike Path.is_dir, it accepts any text, even a text that is too long for a path
         raise refused(f"there is no folder {path}")
     return path
 
@@ -225,7 +227,7 @@ def _store(given: object, info: ValidationInfo) -> str | Secret:
 
 
 def _database(given: object, info: ValidationInfo) -> str | Secret:
-    """The URL of a database. One with a password is a secret."""
+    """The URL of a database. A URL with a password is a secret."""
     if reading_of(info).on_command_line:
         message = "replicas that share a PostgreSQL must share `keys`, too, which only a file can name"
         raise refused(message, "write a configuration file, and start `mcp-a2a serve FILE`")
@@ -384,7 +386,7 @@ OwnToken = Annotated[
     AfterValidator(_own_token),
     WithJsonSchema(_OWN_TOKEN_SCHEMA),
 ]
-"""A token that callers of the bridge show."""
+"""A token with which callers authenticate."""
 OwnTokens = Annotated[tuple[OwnToken, ...], Field(strict=False, max_length=2)]
 TokenVariable = Annotated[Variable, AfterValidator(_token)]
 Setting = Annotated[
