@@ -101,6 +101,37 @@ class _RequestRefusedError(Exception):
         self.refusal = refusal
 
 
+class _AnswerWrites:
+    """The transport of one answer. Its head goes out together with what follows in the same turn of the loop, so that
+    a short answer is one segment and one system call."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head: bytes | None = None
+        self._has_begun = False
+
+    def write(self, data: bytes) -> None:
+        """Write a piece of the answer. The first piece is its head."""
+        if not self._has_begun:
+            self._has_begun, self._head = True, data
+            asyncio.get_running_loop().call_soon(self._flush)
+        elif (head := self._head) is not None:
+            self._head = None
+            self._transport.write(head + data)
+        else:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """Close the connection behind what was written."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        head, self._head = self._head, None
+        if head is not None:
+            self._transport.write(head)
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's HTTP/1.1 on one connection, with bounds.
 
@@ -262,6 +293,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if not self._connections.enters(self):
             raise _RequestRefusedError(RequestRefusal.FULL)
         super().on_headers_complete()
+        self.cycle.transport = _AnswerWrites(self.transport)  # type: ignore[assignment] # all that a cycle calls
         self._awaits_head = False
         self._head_bytes = self._unsent_bytes = 0
         self.headers = []  # collects the trailers, which are no headers of the request (RFC 9110 section 6.5.1)

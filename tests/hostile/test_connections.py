@@ -15,6 +15,7 @@ from typing import Any, Final
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
+import httpx2
 import pytest
 import uvicorn
 from anyio.abc import SocketStream
@@ -542,6 +543,38 @@ async def test_connections_of_one_address_are_bounded_unless_it_is_loopback_or_a
     again = Peer(addresses[0])
     connections.arrived(again)
     assert not again.refused
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="its loop has other transports")
+async def test_a_short_answer_is_one_write_and_a_stream_sends_its_head_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    writes: list[bytes] = []
+    written = asyncio.selector_events._SelectorSocketTransport.write  # type: ignore[attr-defined]
+
+    def write(transport: Any, data: bytes) -> None:
+        writes.append(bytes(data))
+        written(transport, data)
+
+    monkeypatch.setattr(asyncio.selector_events._SelectorSocketTransport, "write", write)  # type: ignore[attr-defined]
+    goes_on = anyio.Event()
+
+    async def app(scope: Any, _: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        if scope["path"] == "/stream":
+            await goes_on.wait()
+        await send({"type": "http.response.body", "body": b"whole"})
+
+    with anyio.fail_after(WAIT_SECONDS):
+        async with listening(app) as url, httpx2.AsyncClient(base_url=url) as client:
+            assert (await client.get("/short")).text == "whole"
+            assert [write for write in writes if write.startswith(b"HTTP/1.1")] == [writes[-1]]
+            assert b"whole" in writes[-1]
+            assert (await client.head("/short")).status_code == 200
+            async with client.stream("GET", "/stream") as answer:
+                assert answer.status_code == 200
+                goes_on.set()
+                assert await answer.aread() == b"whole"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system may refuse its own hard limit")
