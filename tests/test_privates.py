@@ -207,9 +207,9 @@ def _private_names_in(tree: ast.AST) -> set[str]:
     return {
         node.attr if isinstance(node, ast.Attribute) else node.name
         for node in ast.walk(tree)
-        if (isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("self", "cls", "super()"))
-        or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if isinstance(node, ast.Attribute | ast.FunctionDef | ast.AsyncFunctionDef)
         if _is_private(node.attr if isinstance(node, ast.Attribute) else node.name)
+        if not isinstance(node, ast.Attribute) or ast.unparse(node.value) in ("self", "cls", "super()")
     }
 
 

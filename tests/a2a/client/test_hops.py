@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -77,7 +78,7 @@ async def test_a_stream_that_stays_open_after_a_message_is_done(http: httpx2.Asy
     async with agent_that_holds(reply) as url:
         client = AgentClient(http, found_at(url), client_options(hops=heard.hops))
         with anyio.fail_after(20):
-            await converse(client, saying(), pace=PACE)
+            await converse(client, saying(), pace=replace(PACE, piece_seconds=0.2))
     assert heard.outcomes == [(STREAM, "done")]
 
 

@@ -19,6 +19,7 @@ from bridge.errors import PeerError
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.faults import ServerDownError, ServerLostError, ServerRefusedError
 from bridge.mcp.client.session import Session
+from bridge.settings import ServerSettings
 from tests.support.limits import call_of, server_settings, url_at
 from tests.support.odd_server import OddApp, result_of
 from tests.support.running import listening
@@ -115,9 +116,11 @@ TOLD: Final = {
 
 
 @asynccontextmanager
-async def connected(app: Any, path: str = "/mcp") -> AsyncIterator[Session]:
+async def connected(
+    app: Any, path: str = "/mcp", settings: ServerSettings = SETTINGS
+) -> AsyncIterator[Session]:
     async with listening(app) as root_url:
-        session = Session("tools", url_at(f"{root_url}{path}"), era=Era.LEGACY, settings=SETTINGS)
+        session = Session("tools", url_at(f"{root_url}{path}"), era=Era.LEGACY, settings=settings)
         with anyio.fail_after(30):
             async with session.run():
                 await session.ready()
@@ -157,7 +160,7 @@ async def test_a_session_of_a_tools_own_is_no_session_of_the_server(words: str) 
 
 async def test_a_server_that_forgets_each_session_is_asked_twice_and_no_more() -> None:
     server = Forgetful(text(400, "Invalid session ID"))
-    async with connected(server) as session:
+    async with connected(server, settings=SETTINGS.having(connect_seconds=2)) as session:
         server.known = "another"
         server.refuse = lambda _: text(400, "Invalid session ID")(None)
         before = server.posted.count("tools/call")
