@@ -64,7 +64,7 @@ class SlowWork(Exception):
     """
 
     def __init__(self, finish: Callable[[], None], forget: Callable[[], object]) -> None:
-        super().__init__("this takes too long to be done at once")
+        super().__init__("this takes too long for the event loop")
         self.finish = finish
         """Does the work, in bounded time, and remembers its result."""
         self.forget = forget
@@ -92,7 +92,7 @@ async def with_slow_work(action: Callable[[], Awaitable[ResultT]]) -> ResultT:
                 return await action()
             except SlowWork as exc:
                 if len(forgotten) == SLOW_MOST:
-                    raise BusyError("this would take too long to be checked") from exc
+                    raise BusyError("this would take too long to check") from exc
                 forgotten.append(exc.forget)
                 await _in_worker(exc.finish)
     finally:
@@ -109,7 +109,7 @@ async def _in_worker(finish: Callable[[], None]) -> None:
     with anyio.move_on_after(_TURN_SECONDS) as waiting:
         await limiter.acquire_on_behalf_of(holder)
     if waiting.cancelled_caught:
-        raise BusyError(f"much is being checked, so this was given up after {_TURN_SECONDS:g} s")
+        raise BusyError(f"too many checks are running, so this was given up after {_TURN_SECONDS:g} s")
     try:
         await anyio.to_thread.run_sync(finish)
     finally:
@@ -150,7 +150,9 @@ def border(logger: logging.Logger, followed: str) -> Iterator[None]:
     try:
         yield
     except Exception:
-        logger.exception("%s could not be followed for a moment, and is followed on", followed)
+        logger.exception(
+            "an unexpected error while following %s; the bridge continues to follow it", followed
+        )
 
 
 class ToolLimiters(Generic[KeyT]):

@@ -159,20 +159,19 @@ _TLS_FAULTS: Final = {
 """OpenSSL's reasons if the other side does not speak TLS. Newer releases use the second."""
 
 _UNKNOWN_AUTHORITY: Final = (
-    "its certificate is of an authority that is not trusted here: name the authority with --ca FILE, or in a file with"
-    " tls.ca"
+    "its certificate comes from an authority that is not trusted here: name the authority with --ca FILE, or with"
+    " tls.ca in a file"
 )
 _CERTIFICATE_FAULTS: Final = {
     2: _UNKNOWN_AUTHORITY,
     9: "its certificate is not valid yet: is the clock of this machine right?",
     10: "its certificate has expired: its operator has to renew it",
-    18: "its certificate is signed by itself, and by nobody who is trusted here: --ca FILE, or tls.ca in a file, trusts"
-    " it",
+    18: "its certificate is self-signed and not trusted here: trust it with --ca FILE, or with tls.ca in a file",
     19: _UNKNOWN_AUTHORITY,
     20: _UNKNOWN_AUTHORITY,
     21: _UNKNOWN_AUTHORITY,
     23: "its certificate was revoked",
-    62: "its certificate is for another name than this address has",
+    62: "its certificate is for another host name",
     64: "its certificate is for another address",
 }
 """OpenSSL's codes for a certificate that is not trusted (`X509_V_ERR_...`)."""

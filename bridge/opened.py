@@ -34,7 +34,7 @@ class Opened:
 
     async def __aenter__(self) -> ASGIApp:
         if self._task is not None:
-            raise UsageError("this bridge was opened before: call `bridge.open` for another one")
+            raise UsageError("this bridge was opened before: call `bridge.open` again")
         self._started, self._left = _event(), _event()
         # No task group can own this task: a group would bind the context to the task that entered it.
         self._task = asyncio.get_running_loop().create_task(self._hold(), name="mcp-a2a bridge")
@@ -53,7 +53,7 @@ class Opened:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        assert self._task is not None, "it has been entered"
+        assert self._task is not None, "the context has been entered"
         await self._end(self._task)
         if error is None:
             self._raise_fault()

@@ -161,7 +161,7 @@ class Seal:
         sealed = cipher.encrypt(nonce, _packed(handle), _associated(head, binding))
         text = _text_of(head + nonce + sealed)
         if len(text) > MAX_HANDLE_CHARACTERS:
-            raise HandleTooLongError("The ids that the agent uses are too long for a handle to this task")
+            raise HandleTooLongError("The agent's ids are too long for a handle to this task")
         return text
 
     def open(self, text: str, binding: HandleBinding, now_seconds: float) -> Handle:
@@ -277,7 +277,7 @@ def keys_in(keys: Iterable[Path | str]) -> list[bytes]:
 
 def _require_keys(keys: Sequence[bytes]) -> None:
     if not keys or any(len(key) < MIN_KEY_BYTES for key in keys):
-        raise UsageError(f"a key for handles has at least {MIN_KEY_BYTES} bytes, and there is at least one")
+        raise UsageError(f"handles need at least one key, and each key needs at least {MIN_KEY_BYTES} bytes")
 
 
 def _make_key(path: Path) -> None:
@@ -355,7 +355,7 @@ def _packed_id(text: str) -> bytes:
         return _TRACE + bytes.fromhex("".join(trace.groups()))
     data = text.encode()
     if len(data) > MAX_HANDLE_CHARACTERS:
-        raise HandleTooLongError("The ids that the agent uses are too long for a handle to this task")
+        raise HandleTooLongError("The agent's ids are too long for a handle to this task")
     return _LENGTH.pack(len(data)) + data
 
 

@@ -64,11 +64,11 @@ class HeardRefusal:
         if is_news and words:
             self.tell(peer, words)
         elif is_news:
-            self._logger.info("%s takes the credentials of the bridge again", peer)
+            self._logger.info("%s accepts the credentials of the bridge again", peer)
         return is_news
 
     def tell(self, peer: str, words: str) -> None:
         """Log a refusal. Only the first is a warning, because a single tool of the peer may refuse repeatedly."""
         level = logging.INFO if self._was_told else logging.WARNING
-        self._logger.log(level, "%s does not take the credentials of the bridge: %s", peer, words)
+        self._logger.log(level, "%s does not accept the credentials of the bridge: %s", peer, words)
         self._was_told = True

@@ -58,7 +58,7 @@ class ChainHead:
         """
         number, _, digest = text.partition(":")
         if not number.isascii() or not number.isdigit() or len(digest) != len(NO_HASH):
-            raise ValueError(f"{text} is not a head, which is NUMBER:HASH")
+            raise ValueError(f"{text} is not a head of the form NUMBER:HASH")
         return cls(int(number), digest.lower())
 
 
@@ -89,7 +89,7 @@ def line_from(text: bytes) -> AuditLine:
     try:
         told = json.loads(text)
     except (ValueError, RecursionError) as exc:
-        raise NotALineError("is a fragment, of which no later line tells") from exc
+        raise NotALineError("is a fragment that no later line reports") from exc
     match told:
         case {"seq": int() as seq, "prev": str() as prev, "hash": str() as digest}:
             entry = {key: value for key, value in told.items() if key != "hash"}
@@ -98,9 +98,9 @@ def line_from(text: bytes) -> AuditLine:
     try:
         is_right = _hash(entry) == digest and _text(told) == text
     except (rfc8785.CanonicalizationError, UnicodeEncodeError) as exc:  # a key has half a surrogate pair
-        raise ChangedLineError("holds what an audit does not write") from exc
+        raise ChangedLineError("has content that an audit never writes") from exc
     if not is_right:
-        raise ChangedLineError("was changed: its hash is not that of what it says")
+        raise ChangedLineError("was changed: its hash does not match its content")
     return AuditLine(entry, prev, ChainHead(seq, digest))
 
 

@@ -77,7 +77,7 @@ class AuditFile:
         except StoreLockedError as exc:
             self._stack.close()
             raise UsageError(
-                f"another bridge writes the audit {self.path}: stop that one, or give this one another file"
+                f"another bridge writes the audit {self.path}: stop that bridge, or name another file"
             ) from exc
         except OSError as exc:
             self._stack.close()
@@ -198,7 +198,9 @@ class AuditFile:
             self._size = os.fstat(self._descriptor).st_size
             last, self._torn_bytes = self._last_line()
             if last is None and self._size > LINE_BYTES:
-                raise UsageError(f"{self.path} does not end as an audit does: give the audit another file")
+                raise UsageError(
+                    f"{self.path} does not end with a line of an audit: name another file for the audit"
+                )
             if last is None:
                 self._go_on_from_a_moved_file()
             else:
@@ -240,7 +242,7 @@ def last_head(path: Path) -> ChainHead:
     """
     last, _ = _last_in(_tail_of(path))
     if last is None:
-        raise NotALineError(f"{path} does not end as an audit does")
+        raise NotALineError(f"{path} does not end with a line of an audit")
     return last.head
 
 

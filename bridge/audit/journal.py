@@ -102,7 +102,9 @@ class AuditJournal:
         """Why no line can be written now; None if lines can be written."""
         since = self._writing_since
         if self._fault is None and since is not None and time.monotonic() - since >= self._stalled_seconds:
-            return f"the audit has not been written for {self._stalled_seconds:g} s: its disk takes nothing"
+            return (
+                f"the audit has not been written for {self._stalled_seconds:g} s: its disk does not respond"
+            )
         return self._fault
 
     def note(self, entry: JsonObject) -> None:
@@ -165,7 +167,7 @@ class AuditJournal:
         self._lose([one.entry for one in self._queue])
         _let_go(self._queue)
         if self._lost:
-            logger.error("the audit ends without its last lines: %d are lost", self._lost)
+            logger.error("the audit ends without its last lines: %d lost", self._lost)
 
     async def _write(self, thread: DiskThread[list[int]]) -> None:
         batch, lost, unlisted = tuple(self._queue), self._lost, self._unlisted

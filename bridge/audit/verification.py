@@ -128,14 +128,14 @@ class _ChainReader:
         if found.first is None:
             found.first = before
             if before.seq == 0 and before.hash != NO_HASH:
-                self._fault(place, "is the first, and names a line before it")
+                self._fault(place, "is the first line, but names a line before it")
         elif before.seq != found.last.seq:
             self._fault(place, f"has the number {line.head.seq} and follows line {found.last.seq}")
         elif before.hash != found.last.hash:
             self._fault(place, f"does not follow the line {found.last.seq} that is before it")
         kept = self._wanted.pop(line.head.seq, set())
         if kept - {line.head.hash}:  # if two kept heads differ, one of them belongs to another chain
-            self._fault(place, f"is not the line {line.head.seq} whose head was kept: all is new since then")
+            self._fault(place, f"is not the line {line.head.seq} whose head was kept: the chain was replaced")
         found.last, found.lines = line.head, found.lines + 1
         found.lost += _count(entry, "lost")
         found.processes += entry.get("event") == "start"
@@ -146,7 +146,7 @@ class _ChainReader:
             self._fragments = []  # the beginning of the fragment was not read
             return
         if not self._fragments and torn:
-            self._fault(place, f"tells of a fragment of {torn} bytes before it, which is gone")
+            self._fault(place, f"reports a fragment of {torn} bytes before it, which is missing")
         elif self._fragments and torn == len(b"\n".join(text for _, text, _ in self._fragments)):
             self._found.torn += len(self._fragments)
             self._fragments = []

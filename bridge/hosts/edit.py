@@ -183,7 +183,7 @@ def _document(text: str, slot: Slot) -> JsonNode:
     except ValueError as exc:
         raise BrokenFileError(f"it is not valid JSON: {exc}") from exc
     if not isinstance(root.value, dict):
-        raise BrokenFileError(f"it holds {_kind(root.value)} where an object belongs")
+        raise BrokenFileError(f"it is {_kind(root.value)}, not an object")
     servers = root.value.get(slot.servers_key)
     if servers is not None and not isinstance(servers, dict):
         raise BrokenFileError(f"its {slot.servers_key} is {_kind(servers)}, not an object")
@@ -203,9 +203,7 @@ def _what_is_wrong(text: str, exc: json.JSONDecodeError) -> str:
         parse_jsonc(text)
     except (ValueError, RecursionError):
         return f"it is not valid JSON: {exc.msg} ({where})"
-    return (
-        f"it holds a comment or a comma too many, which this host does not read ({where}): take it out first"
-    )
+    return f"it has a comment or a trailing comma, which this host does not read ({where}): remove it first"
 
 
 def _kind(value: object) -> str:

@@ -147,7 +147,7 @@ def require_readable(exposed: Exposed, host: Host, asked: Container[str] = ()) -
     files = (exposed.mapping, exposed.certificate, exposed.key, exposed.ca)
     texts = (*exposed.urls, *exposed.headers, *exposed.trusted, *filter(None, files))
     if any(host.reserved in text for text in texts):
-        raise UsageError(f"{host.title} takes {host.reserved} for the beginning of a variable: leave it out")
+        raise UsageError(f"{host.title} reads {host.reserved} as the beginning of a variable: leave it out")
 
 
 def entry_for(

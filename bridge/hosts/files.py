@@ -81,7 +81,7 @@ def write(file: HostFile, text: str, now: datetime, *, shared: bool = False) -> 
         try:
             if _content_of(file.path) != file.content:
                 raise UsageError(
-                    f"{file.path} has just been changed by another: nothing was written, try again"
+                    f"{file.path} has just been changed by another program: nothing was written, try again"
                 )
             backup = _back_up(target, file.content, now) if file.content is not None else None
             patiently(lambda: written.replace(target))

@@ -182,7 +182,7 @@ HOSTS: Final[Mapping[str, Host]] = {
             System.WINDOWS: (Template("{roaming}/Zed/settings.json", ("{roaming}/Zed",)),),
             System.LINUX: (Template("{config}/zed/settings.json", ("{config}/zed",)),),
         },
-        afterwards="Zed takes it over at once; the Agent Panel's settings show a green dot beside it",
+        afterwards="Zed uses it at once; the Agent Panel's settings show a green dot beside it",
     ),
     "goose": Host(
         "Goose",
@@ -266,5 +266,7 @@ def project_place(host: Host, folder: PurePath) -> HostFilePlace:
         UsageError: the host has no servers for projects.
     """
     if not host.project:
-        raise UsageError(f"{host.title} has no servers of a project: leave out --scope, or give --scope user")
+        raise UsageError(
+            f"{host.title} has no servers for a project: leave out --scope, or give --scope user"
+        )
     return HostFilePlace(folder.joinpath(*host.project), (folder,))

@@ -314,7 +314,7 @@ async def _first_of(addresses: Sequence[str], connect: _Connect) -> httpcore2.As
                 with anyio.move_on_after(_NEXT_ADDRESS_SECONDS):
                     await ended.wait()
         if not made:
-            raise faults[0] if faults else httpcore2.ConnectError("the name stands for no address")
+            raise faults[0] if faults else httpcore2.ConnectError("the name has no address")
         return made.pop(0)
     finally:
         with anyio.CancelScope(shield=True):

@@ -242,7 +242,7 @@ class Connections:
             return
         self.heads.add(connection)
         if len(self.heads) > self.limits.new and (first := self.heads.longest()) is not None:
-            self.seldom.warn("too many connections wait for a request: closed the first of them", first.peer)
+            self.seldom.warn("too many connections wait for a request: closed the oldest of them", first.peer)
             self.heads.discard(first)
             first.head_is_late()
 
@@ -304,7 +304,7 @@ class Connections:
     def _make_room(self) -> bool:
         first = next((one for one in self.idle if one.has_sent_all), None)
         if first is not None:
-            self.seldom.warn("all connections are in use: closed the one that rested longest", first.peer)
+            self.seldom.warn("all connections are in use: closed the one that was idle longest", first.peer)
             self._forget(first)
             first.rest_is_over()
             return True

@@ -67,7 +67,7 @@ async def fetched_json(
     try:
         value: object = json.loads(body)
     except (ValueError, RecursionError) as exc:
-        raise DocumentError(f"{where} gave no JSON") from exc
+        raise DocumentError(f"{where} gave an answer that is not JSON") from exc
     return value
 
 
@@ -79,7 +79,7 @@ async def _body(http: httpx2.AsyncClient, request: httpx2.Request, limit_bytes: 
         if response.status_code != HTTPStatus.OK:
             raise DocumentError(f"{where} answered with {response.status_code}")
         if response.headers.get("content-encoding", "identity").lower() != "identity":
-            raise DocumentError(f"{where} answered packed, which was not asked for")
+            raise DocumentError(f"{where} answered with a compressed body, which was not requested")
         chunks, size = [], 0
         async for chunk in response.aiter_raw():
             chunks.append(chunk)

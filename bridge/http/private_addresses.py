@@ -145,7 +145,7 @@ class RebindingJudge:
             if private is not None and self._public is not None:
                 raise PrivateAddressError(
                     f"{name} led to the public address {self._public} and now leads to the private address {private},"
-                    f" which was not connected to. If that is right, {allowed_by}"
+                    f" so no connection was made. If that is right, {allowed_by}"
                 )
             if not self._is_known and addresses:
                 self._is_known, self._public = True, None if private else addresses[0]

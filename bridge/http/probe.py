@@ -86,7 +86,7 @@ _HINTS: Final[Mapping[tuple[WantedKind, FoundKind], str]] = {
     (
         WantedKind.AGENT,
         FoundKind.AGENTS,
-    ): "It serves several agents, each at an address of its own: {origin}/agents lists them",
+    ): "It serves several agents, each at its own address: {origin}/agents lists them",
     (WantedKind.AGENT, FoundKind.SERVER): (
         "It is an MCP server: mcp-a2a wrap {word} makes an agent of it, and mcp-a2a call {word} calls its tools"
     ),
@@ -94,7 +94,7 @@ _HINTS: Final[Mapping[tuple[WantedKind, FoundKind], str]] = {
         "There is an MCP server at {url}/mcp: mcp-a2a wrap makes an agent of it, and mcp-a2a call calls its tools"
     ),
     (WantedKind.AGENT, FoundKind.PAGE): (
-        "It is a web page. An agent's address is the one below which its card is, at /.well-known/agent-card.json"
+        "It is a web page. Give the address of an agent, which has its card at /.well-known/agent-card.json below it"
     ),
     (WantedKind.SERVER, FoundKind.AGENT): (
         "It is an A2A agent: mcp-a2a expose {word} makes tools of it, and mcp-a2a call {word} calls it"

@@ -30,7 +30,7 @@ def proxy_of(scheme: str, host: str, port: int | None = None) -> str | None:
     if url.partition("://")[0].lower() not in _KINDS:
         kind = url.partition("://")[0]
         raise httpcore2.ProxyError(
-            f"the proxy of the environment is of the kind {kind!r}, and only http and https are known here:"
+            f"the proxy of the environment has the scheme {kind!r}, and only http and https are supported:"
             ' name the server in NO_PROXY, or set `proxy = "none"` for it'
         )
     return url

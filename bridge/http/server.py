@@ -58,15 +58,15 @@ _UNREAD_BYTES: Final = 1024 * 1024
 class RequestRefusal(Enum):
     """Why the server refuses a request: the HTTP status, and the message for the peer and the log."""
 
-    MALFORMED = HTTPStatus.BAD_REQUEST, "what came is not an HTTP request"
+    MALFORMED = HTTPStatus.BAD_REQUEST, "this is not an HTTP request"
     TARGET = HTTPStatus.REQUEST_URI_TOO_LONG, "the target of the request is too long"
     HEAD = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the head of the request is too large"
     SLOW_HEAD = HTTPStatus.REQUEST_TIMEOUT, "the head of the request did not come in time"
     SLOW_BODY = HTTPStatus.REQUEST_TIMEOUT, "the body of the request came too slowly"
-    PIPELINED = HTTPStatus.SERVICE_UNAVAILABLE, "too many requests were sent ahead on one connection"
+    PIPELINED = HTTPStatus.SERVICE_UNAVAILABLE, "too many requests were pipelined on one connection"
     FULL = HTTPStatus.SERVICE_UNAVAILABLE, "all connections are in use"
-    BODIES_FULL = HTTPStatus.SERVICE_UNAVAILABLE, "too much is being read at once"
-    SITE_FULL = HTTPStatus.SERVICE_UNAVAILABLE, "too many connections of one address"
+    BODIES_FULL = HTTPStatus.SERVICE_UNAVAILABLE, "the bodies of all current requests are too large"
+    SITE_FULL = HTTPStatus.SERVICE_UNAVAILABLE, "too many connections from one address"
 
     @property
     def answer(self) -> bytes:

@@ -32,7 +32,7 @@ _NAMES: Final = {"DNSName": "dns:", "UniformResourceIdentifier": "uri:", "RFC822
 
 IDENTITY_KINDS: Final = (SUBJECT, *_NAMES.values())
 
-_ENCRYPTED: Final = "it is encrypted, and nobody is there to give a passphrase"
+_ENCRYPTED: Final = "it is encrypted, and the bridge cannot ask for a passphrase"
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class PeerTls:
 
     @cached_property
     def _followed(self) -> _FollowedContext:
-        refusal = "changed files are refused, and the last ones are used on"
+        refusal = "changed files are refused, and the previous ones stay in use"
         return _FollowedContext(self.all, lambda: peer_context(self), refusal)
 
     def context(self) -> ssl.SSLContext:
@@ -217,7 +217,7 @@ def _faults_of_time(file: Path, now: datetime) -> Iterator[tuple[str, str]]:
     if now > (end := certificate.not_valid_after_utc):
         yield "certificate", f"the certificate in {file} expired on {end:%Y-%m-%d}"
     if now < (begin := certificate.not_valid_before_utc):
-        yield "certificate", f"the certificate in {file} counts from {begin:%Y-%m-%d} on"
+        yield "certificate", f"the certificate in {file} is not valid before {begin:%Y-%m-%d}"
 
 
 def certificate_end(file: Path) -> datetime | None:
@@ -298,7 +298,7 @@ def load_own(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
         context.load_cert_chain(certificate, key, password=no_passphrase)
     except ssl.SSLError as exc:
         if exc.reason == "KEY_VALUES_MISMATCH":
-            raise UsageError(f"the key in {key} is not that of the certificate in {certificate}") from exc
+            raise UsageError(f"the key in {key} does not match the certificate in {certificate}") from exc
         raise UsageError(f"{certificate} and {key} hold no certificate and key in PEM") from exc
     except OSError as exc:  # removed since `_require_readable`
         raise UsageError(f"{certificate} or {key} cannot be read: {exc.strerror}") from exc

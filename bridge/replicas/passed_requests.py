@@ -109,9 +109,9 @@ class PassedHeaders:
         while self._seen and now_ms - next(iter(self._seen.values())) > 2 * VALID_SECONDS * 1000:
             del self._seen[next(iter(self._seen))]
         if nonce in self._seen:
-            raise NotPassedError("it came before")
+            raise NotPassedError("it was used before")
         if len(self._seen) >= self._max_nonces:
-            raise NotPassedError("too many hops come at once")
+            raise NotPassedError("too many passed requests arrive at once")
         self._seen[nonce] = now_ms
 
 

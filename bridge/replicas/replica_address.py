@@ -35,17 +35,17 @@ class ReplicaAddress:
             ValueError: the text is no address; the message says why.
         """
         if not text.isascii():
-            raise ValueError("it holds letters that no host has")
+            raise ValueError("it has characters that no host name has")
         if text.startswith(UNIX):
             path = text.removeprefix(UNIX)
             if not path.startswith("/") or len(path) > MAX_SOCKET_BYTES or not path.isprintable():
-                raise ValueError("no absolute path of a socket")
+                raise ValueError("it has no absolute path of a socket, or too long a path")
             return cls(text, is_secure=False, host=path, port=None, base_path="")
         place = urlsplit(text)
         if place.scheme not in ("http", "https") or not place.hostname or place.port == 0:
-            raise ValueError("no URL of HTTP")
+            raise ValueError("it is no HTTP URL")
         if "@" in place.netloc or "?" in text or "#" in text or not text.isprintable() or " " in text:
-            raise ValueError("more than a place")
+            raise ValueError("it has a user, a query, a fragment or spaces")
         base_path = place.path.rstrip("/")
         return cls(text, place.scheme == "https", place.hostname, place.port, base_path)
 

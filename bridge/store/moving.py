@@ -50,7 +50,7 @@ async def move(
             return replace(await _compared(source, target, progress), is_repeat=True)
         except StoreError as exc:
             many = "a task" if there == 1 else f"{there} tasks"
-            raise UsageError(f"the store to move to has {many} of its own: name one that has none") from exc
+            raise UsageError(f"the target store has {many} already: name a store without tasks") from exc
     added = 0
     async with aclosing(_groups(source.tasks())) as groups:
         async for group in groups:
@@ -81,15 +81,13 @@ async def _compared(
     async for task in source.tasks():
         other = await anext(others, None)
         if other is None or _as_kept_by_all(other) != _as_kept_by_all(task):
-            raise StoreError(
-                f"task {task.task.task_id} is not the same in the store to move to; nothing was moved"
-            )
+            raise StoreError(f"task {task.task.task_id} differs in the target store; nothing was moved")
         compared += 1
         unfinished += not task.task.head.ended
         if not compared % ADDED_AT_ONCE:
             progress("compared", compared)
     if (more := await anext(others, None)) is not None:
-        raise StoreError(f"the store to move to has a task {more.task.task_id} of its own; nothing was moved")
+        raise StoreError(f"the target store has the additional task {more.task.task_id}; nothing was moved")
     return Moved(compared, unfinished)
 
 

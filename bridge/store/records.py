@@ -217,7 +217,7 @@ def position_after(change: Change, before: TaskPosition | None, context_owner: s
         raise StoreConflictError(f"task {change.task_id} has ended with change {seq}; nothing follows it")
     if change.seq != seq + 1:
         raise StoreConflictError(
-            f"task {change.task_id} is at change {seq}; {change.seq} does not follow, {seq + 1} would"
+            f"task {change.task_id} is at change {seq}: change {change.seq} does not follow, but {seq + 1} would"
         )
     return TaskPosition(
         owner,
@@ -231,7 +231,7 @@ def _first_position(change: Change, before: TaskPosition | None, context_owner: 
     origin, head = change.origin, change.head
     if origin is None or head is None or change.snapshot is None or change.seq != 1:
         raise StoreConflictError(
-            f"task {change.task_id} cannot be made: its first change is number 1, with a head and a snapshot"
+            f"task {change.task_id} cannot be made: its first change must be number 1, with a head and a snapshot"
         )
     if before is not None:
         raise StoreConflictError(f"task {change.task_id} is stored already; use another id")

@@ -39,7 +39,7 @@ class Retention:
         quota = self.quota
         least = min(self.age_seconds, quota.total, quota.each, quota.total_bytes, quota.each_bytes)
         if least < 0 or self.every_seconds <= 0:
-            raise ValueError("age_seconds and the quota are 0 or more, every_seconds is more than 0")
+            raise ValueError("age_seconds and the quota must be 0 or more, and every_seconds more than 0")
 
 
 def surplus_of(ended: Mapping[str, int], quota: Quota) -> dict[str, int]:

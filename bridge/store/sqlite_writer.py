@@ -298,7 +298,7 @@ class Writer:
     def _require_file(self) -> None:
         self._lost = self._lost or self._loss()
         if self._lost is not None:
-            raise _LostError(f"{self._lost}, so nothing more is kept until the bridge is restarted")
+            raise _LostError(f"{self._lost}, so nothing more is stored until the bridge is restarted")
 
     def _log_first(self, what: str, cause: Exception) -> None:
         """Log a failure if it is the first since the last success. A full or broken disk needs no traceback, because
@@ -315,10 +315,12 @@ class Writer:
     def _refusal(self, cause: Exception) -> StoreError:
         if _is_storage_fault(cause):
             self._trouble = f"{self._name} cannot be written: {cause}"
-            hint = "" if self._lost else "; see to the disk, new work is refused until it can be"
+            hint = (
+                "" if self._lost else "; check the disk: new work is refused until the store can be written"
+            )
             refusal = StoreError(f"{self._trouble}{hint}")
         else:
-            refusal = StoreError(f"{self._name} cannot keep this: {cause}")
+            refusal = StoreError(f"{self._name} cannot store this: {cause}")
         refusal.__cause__ = cause
         return refusal
 
@@ -327,7 +329,7 @@ def _deliver(done: OnStored, error: Exception | None) -> None:
     try:
         done(error)
     except Exception:  # a failing callback must not stop the answers of other changes
-        logger.exception("what was to be told about a change failed")
+        logger.exception("the callback for a change failed")
 
 
 def _is_storage_fault(exc: Exception) -> bool:

@@ -59,7 +59,7 @@ _END_SECONDS: Final = 5.0
 
 _KINDS: Final = {"server": SpanKind.SERVER, "client": SpanKind.CLIENT}
 _FAILED: Final = frozenset({"failed", "rejected"})
-_DROPPED: Final = "the collector takes spans in too slowly, or not at all: %d were dropped so far"
+_DROPPED: Final = "the collector receives spans too slowly, or not at all: %d were dropped so far"
 _LOST: Final = "%d spans have not reached the collector"
 _STRANGER: Final = "mcp-a2a-stranger"
 """The key that marks a context whose trace comes from a caller without a credential."""
@@ -83,7 +83,7 @@ class SpanExport:
             provider = TracerProvider(resource=resource, shutdown_on_exit=False)
             self._queue = _SpanQueue(self._exporter, _number_in("OTEL_BSP_MAX_QUEUE_SIZE", _WAITING_MOST))
         except ValueError as exc:
-            raise UsageError(f"spans cannot be made as the variables OTEL_* say: {exc}") from exc
+            raise UsageError(f"a variable OTEL_* has an invalid value: {exc}") from exc
         provider.sampler = _SamplerOfStrangers(provider.sampler)
         provider.add_span_processor(self._queue)
         self._tracer = provider.get_tracer("mcp-a2a", __version__)

@@ -62,7 +62,7 @@ class Locked(ToolServer):
 
 
 def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
-    said = "does not take the credentials of the bridge"
+    said = "does not accept the credentials of the bridge"
     return [one.message for one in caplog.records if one.levelno >= logging.WARNING and said in one.message]
 
 

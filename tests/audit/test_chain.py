@@ -76,11 +76,11 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "twice": (lambda lines: [lines[0], *lines], ":2: has the number 1 and follows line 1"),
     "words": (
         lambda lines: [lines[0], "well\n", *lines[1:]],
-        ":2: is a fragment, of which no later line tells",
+        ":2: is a fragment that no later line reports",
     ),
     "half a pair": (
         lambda lines: [lines[0], '{"\\ud800":1,"hash":"","prev":"","seq":2}\n', *lines[1:]],
-        ":2: holds what an audit does not write",
+        ":2: has content that an audit never writes",
     ),
     "others": (lambda lines: [lines[0], "[1]\n", *lines[1:]], ":2: is not a line of an audit"),
     "none": (lambda _: [], "holds no line"),
@@ -121,7 +121,7 @@ def test_a_whole_new_chain_is_not_the_one_whose_head_was_kept(tmp_path: Path) ->
     path.unlink()
     written(path, "a", "x", "c")
     assert verified([path], [head]).faults == [
-        f"{path}:2: is not the line 2 whose head was kept: all is new since then"
+        f"{path}:2: is not the line 2 whose head was kept: the chain was replaced"
     ]
 
 
@@ -135,7 +135,7 @@ def test_of_two_heads_of_one_line_that_differ_one_is_of_another_chain(tmp_path: 
     assert verified([path], [heads[1], heads[1]]).faults == []
     for given in (heads, heads[::-1]):
         assert verified([path], given).faults == [
-            f"{path}:2: is not the line 2 whose head was kept: all is new since then"
+            f"{path}:2: is not the line 2 whose head was kept: the chain was replaced"
         ]
 
 
@@ -187,7 +187,7 @@ def test_a_torn_line_is_closed_by_one_that_tells_of_it(left: bytes, tmp_path: Pa
     assert (last["event"], last["torn_bytes"]) == ("c", len(left.removesuffix(b"\n")))
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:2], lines[-1]]))
-    assert "which is gone" in verified([path]).faults[0]
+    assert "which is missing" in verified([path]).faults[0]
 
 
 def test_a_line_that_lacks_only_its_end_is_no_torn_one(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_two_processes_do_not_write_one_file(tmp_path: Path) -> None:
 def test_a_file_that_is_no_audit_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "photo.jpg"
     path.write_bytes(b"\xff" * 100_000)
-    with pytest.raises(UsageError, match="does not end as an audit does"):
+    with pytest.raises(UsageError, match="does not end with a line of an audit"):
         AuditFile(path, MANY).__enter__()
     with pytest.raises(UsageError, match="is not a file"):
         AuditFile(Path(os.devnull), MANY).__enter__()

@@ -53,7 +53,7 @@ def test_words_at_the_end_of_a_file_that_is_not_the_last_one_are_a_fault(tmp_pat
     old = tmp_path / "audit.jsonl.000000000001"
     with old.open("ab") as file:
         file.write(b"anything that was forged")
-    assert verified(all_of(path)).faults == [f"{old}:2: is a fragment, of which no later line tells"]
+    assert verified(all_of(path)).faults == [f"{old}:2: is a fragment that no later line reports"]
 
 
 def test_half_a_line_at_the_end_of_the_chain_is_no_fault_beside_an_empty_file(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_what_somebody_else_adds_to_the_file_spoils_no_line_and_is_a_fault(tmp_p
             file.write(b"words")
         audit.append([{"event": "b"}], lasting=False)
     found = verified([path])
-    assert (found.lines, found.faults) == (2, [f"{path}:2: is a fragment, of which no later line tells"])
+    assert (found.lines, found.faults) == (2, [f"{path}:2: is a fragment that no later line reports"])
 
 
 @pytest.mark.parametrize("room_bytes", [0, 1, 100, 140, 143, 144, 145, 146, 200, 290])

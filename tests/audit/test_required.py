@@ -367,10 +367,10 @@ async def test_a_disk_that_says_nothing_refuses_calls_and_does_not_keep_the_brid
                 with pytest.raises(AuditAwayError, match="in time"):
                     await journal.commit({"event": "intent"})
                 faults.append(journal.fault)
-                with pytest.raises(AuditAwayError, match="takes nothing"):
+                with pytest.raises(AuditAwayError, match="does not respond"):
                     await journal.commit({"event": "intent"})
                 journal.note({"event": "stop"})
-        assert faults == [None, "the audit has not been written for 0.05 s: its disk takes nothing"]
+        assert faults == [None, "the audit has not been written for 0.05 s: its disk does not respond"]
         assert (journal.is_stuck, journal.lost_lines) == (True, 2)
     finally:
         writer.let_go.set()
@@ -382,7 +382,7 @@ async def test_lines_that_could_not_be_written_in_the_end_are_said_to_be_lost(
     journal = AuditJournal(FullWriter())
     async with journal.running():
         journal.note({"event": "stop"})
-    assert "the audit ends without its last lines: 1 are lost" in caplog.text
+    assert "the audit ends without its last lines: 1 lost" in caplog.text
     assert not journal.is_stuck
 
 

@@ -116,7 +116,7 @@ def test_a_role_that_may_not_make_tables_is_told_how_another_one_makes_them(file
     done = files.store("migrate", "new.toml", **least)
     assert done.returncode == 2
     assert (
-        "run `mcp-a2a store migrate FILE --store-url env:NAME` with the URL of one that may make them"
+        "run `mcp-a2a store migrate FILE --store-url env:NAME` with the URL of a role that may make them"
         in done.stderr
     )
     done = files.store("migrate", "new.toml", "--store-url", "env:OWNER", OWNER=database_url(), **least)

@@ -128,7 +128,7 @@ TOO_LONG: Final = (414, "The target of the request is too long", False)
 LATE_HEAD: Final = (408, "The head of the request did not come in time", False)
 LATE_BODY: Final = (408, "The body of the request came too slowly", False)
 FULL: Final = (503, "All connections are in use", True)
-TOO_MUCH: Final = (503, "Too much is being read at once", True)
+TOO_MUCH: Final = (503, "The bodies of all current requests are too large", True)
 
 
 # Heads
@@ -449,7 +449,7 @@ async def test_each_kind_of_refusal_is_logged_once_in_a_while(caplog: pytest.Log
                 async with served.peer(said) as stream:
                     await until_closed(stream)
     assert [record.getMessage() for record in caplog.records if record.name.startswith("bridge")] == [
-        "refused with 400: what came is not an HTTP request, from 127.0.0.1",
+        "refused with 400: this is not an HTTP request, from 127.0.0.1",
         "refused with 414: the target of the request is too long, from 127.0.0.1",
         "refused with 431: the head of the request is too large, from 127.0.0.1",
     ]

@@ -38,7 +38,7 @@ async def test_a_store_that_is_taken_away_acknowledges_nothing_more(
         do(path)
         answers = await keep_all(store, *(first(f"t{number}") for number in range(2, 22)))
         assert {type(answer) for answer in answers} == {StoreError}
-        assert "nothing more is kept until the bridge is restarted" in str(answers[0])
+        assert "nothing more is stored until the bridge is restarted" in str(answers[0])
         assert not await store.probe()
         assert store.failure is not None
 

@@ -150,7 +150,7 @@ def test_a_host_that_passes_no_variables_on_is_told_which_to_pass() -> None:
     found = entry.entry_for(("/bin/mcp-a2a",), ("expose", URL), HOSTS["gemini"], ("TOKEN",))
     assert found["env"] == {"TOKEN": "$TOKEN"}
     assert "env" not in entry.entry_for(("/bin/mcp-a2a",), ("expose", URL), HOSTS["claude-code"], ("TOKEN",))
-    with pytest.raises(UsageError, match=r"Gemini CLI takes \$ for the beginning of a variable"):
+    with pytest.raises(UsageError, match=r"Gemini CLI reads \$ as the beginning of a variable"):
         entry.require_readable(Exposed((f"{URL}/$HOME",)), HOSTS["gemini"])
 
 

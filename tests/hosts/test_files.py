@@ -53,7 +53,7 @@ def test_a_change_of_somebody_else_is_not_written_over(tmp_path: Path) -> None:
             path.write_text(before)
         read = files.read(path)
         path.write_text("theirs")
-        with pytest.raises(UsageError, match="has just been changed by another: nothing was written"):
+        with pytest.raises(UsageError, match="has just been changed by another program: nothing was written"):
             files.write(read, "ours", NOW)
         assert path.read_text() == "theirs", before
         assert names(tmp_path) == ["mcp.json"]

@@ -132,7 +132,7 @@ def test_a_project_has_its_file_in_its_folder(name: str, expected: str) -> None:
 
 @pytest.mark.parametrize("host", [HOSTS["claude-desktop"], ANY_HOST])
 def test_a_host_without_projects_says_so(host: object) -> None:
-    with pytest.raises(UsageError, match="has no servers of a project"):
+    with pytest.raises(UsageError, match="has no servers for a project"):
         project_place(host, PurePosixPath("/work"))  # type: ignore[arg-type]
 
 

@@ -129,7 +129,7 @@ def test_what_is_wrong_with_the_files_for_a_peer_is_told(tmp_path: Path) -> None
     assert faults(mine) == []
     assert faults(mine, ca=authority.file) == []
     assert faults(mine, other.key) == [
-        f"certificate: the key in {other.key} is not that of the certificate in {mine.certificate}"
+        f"certificate: the key in {other.key} does not match the certificate in {mine.certificate}"
     ]
     assert [one.split(" expired")[0] for one in faults(old)] == [
         f"certificate: the certificate in {old.certificate}"

@@ -178,7 +178,7 @@ def client_of(
 
 FLIPPED = (
     r"127\.1 led to the public address 93\.184\.216\.34 and now leads to the private address 127\.0\.0\.1,"
-    r" which was not connected to\. If that is right, set `allow_private = true`"
+    r" so no connection was made\. If that is right, set `allow_private = true`"
 )
 
 
@@ -248,7 +248,7 @@ async def test_the_certificate_is_that_of_the_name_and_not_of_the_address(tmp_pa
     there = Neighbour(listener.extra(anyio.abc.SocketAttribute.local_port))
     async with tls, GuardedClient(verify=trusted) as http, anyio.create_task_group() as tasks:
         tasks.start_soon(tls.serve, there.hear)
-        for name, answer in ("agent.example.com", "404"), ("other.example.com", "for another name"):
+        for name, answer in ("agent.example.com", "404"), ("other.example.com", "for another host name"):
             url = f"https://{name}:{there.port}/"
             with pytest.raises(PeerError, match=answer):
                 await client_of(http, url, ConnectionPolicy(url, resolve=Names([["127.0.0.1"]]))).get("t")

@@ -108,7 +108,7 @@ INSTEAD_OF_A_SERVER: Final[dict[At, str]] = {
     a_port_with_tls: "It speaks HTTPS there: write https://{rest}",
 }
 INSTEAD_OF_AN_AGENT: Final[dict[At, str]] = {
-    several_agents: ("It serves several agents, each at an address of its own: {url}/agents lists them"),
+    several_agents: ("It serves several agents, each at its own address: {url}/agents lists them"),
     a_server: (
         "It is an MCP server: mcp-a2a wrap {url} makes an agent of it, and mcp-a2a call {url} calls its tools"
     ),
@@ -116,7 +116,7 @@ INSTEAD_OF_AN_AGENT: Final[dict[At, str]] = {
         "There is an MCP server at {url}/mcp: mcp-a2a wrap makes an agent of it, and mcp-a2a call calls its tools"
     ),
     a_page: (
-        "It is a web page. An agent's address is the one below which its card is, at /.well-known/agent-card.json"
+        "It is a web page. Give the address of an agent, which has its card at /.well-known/agent-card.json below it"
     ),
     a_port_with_tls: "It speaks HTTPS there: write https://{rest}",
 }

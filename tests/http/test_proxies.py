@@ -56,7 +56,7 @@ def test_a_proxy_of_a_kind_that_is_not_known_is_refused_with_words_on_what_to_do
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "socks5://p:1080")
-    with pytest.raises(httpcore2.ProxyError, match=r"the kind 'socks5'.*NO_PROXY"):
+    with pytest.raises(httpcore2.ProxyError, match=r"the scheme 'socks5'.*NO_PROXY"):
         proxy_of("https", "a.example")
 
 

@@ -102,7 +102,7 @@ async def test_a_broken_new_certificate_is_refused_with_one_line_and_the_last_on
     assert len(set(serials)) == 1
     assert caplog.messages == [
         "the new certificate is refused, and the previous one stays in use: "
-        f"the key in {files.key} is not that of the certificate in {files.certificate}"
+        f"the key in {files.key} does not match the certificate in {files.certificate}"
     ]
 
 
@@ -316,7 +316,7 @@ def test_what_is_wrong_with_a_certificate_and_its_key_is_told(authority: Authori
     early = NOW - timedelta(days=20)
     assert [key for key, _ in faults_of(files, early)] == ["certificate"]
     assert [*faults_of(replace(files, key=expired.key), NOW)] == [
-        ("certificate", f"the key in {expired.key} is not that of the certificate in {files.certificate}")
+        ("certificate", f"the key in {expired.key} does not match the certificate in {files.certificate}")
     ]
 
 

@@ -77,7 +77,7 @@ def test_a_hop_is_accepted_once_as_long_as_it_is_valid() -> None:
     taken, header = PassedHeaders(Proofs([KEY])), made()
     taken.accept(header, REQUEST, NOW - VALID_SECONDS)
     for now in (NOW, NOW + VALID_SECONDS):
-        with pytest.raises(NotPassedError, match="it came before"):
+        with pytest.raises(NotPassedError, match="it was used before"):
             taken.accept(header, REQUEST, now)
 
 
@@ -85,7 +85,7 @@ def test_the_nonces_of_old_hops_are_forgotten_and_their_number_is_bounded() -> N
     taken = PassedHeaders(Proofs([KEY]), max_nonces=2)
     for _ in range(2):
         taken.accept(made(), REQUEST, NOW)
-    with pytest.raises(NotPassedError, match="too many hops"):
+    with pytest.raises(NotPassedError, match="too many passed requests"):
         taken.accept(made(), REQUEST, NOW)
     later = NOW + 2 * VALID_SECONDS + 1
     taken.accept(made(now=later), REQUEST, later)

@@ -251,7 +251,7 @@ async def test_what_a_crash_left_in_the_log_of_a_file_is_read(tmp_path: Path) ->
 
 async def test_only_an_empty_store_is_moved_to(make: Callable[[str], Store]) -> None:
     source, target = await filled(make("memory")), await filled(make("sqlite"), WHOLE[:1])
-    with pytest.raises(UsageError, match="has a task of its own: name one that has none"):
+    with pytest.raises(UsageError, match="has a task already: name a store without tasks"):
         await moved(source, target)
     assert await read(target) == [WHOLE[0]]
 

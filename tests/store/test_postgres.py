@@ -283,9 +283,9 @@ async def test_thousands_of_forged_commands_are_one_line_of_the_log(caplog: pyte
             while connection.execute(left).fetchone() != (0,):
                 await anyio.sleep(0.01)
             assert await two.replicas.ask(one.replicas.epoch, b"please") == b"done: please"
-    told = [one.getMessage() for one in caplog.records if "no replica with our" in one.getMessage()]
+    told = [one.getMessage() for one in caplog.records if "not from a replica with our" in one.getMessage()]
     assert len(told) == 1
-    assert told[0].startswith("7000 commands in ")
+    assert told[0].startswith("deleted 7000 commands in ")
 
 
 async def test_a_command_that_is_put_back_after_its_reply_is_not_done_again() -> None:
@@ -441,7 +441,11 @@ async def test_behind_a_pool_that_gives_each_transaction_another_session_replica
         ("db.example", "mine/both.pem", None),
         ("db.example", "other/both.pem", "certificate verify failed. Name the authority"),
         ("db.example", "none.pem", 'none.pem" does not exist. Name the authority'),
-        ("else.example", "mine/both.pem", "Name the server in the URL of the store as its certificate does"),
+        (
+            "else.example",
+            "mine/both.pem",
+            "Use the host name of the server's certificate in the URL of the store",
+        ),
     ],
 )
 async def test_a_server_beyond_this_machine_is_trusted_for_a_certificate_alone(
@@ -472,7 +476,7 @@ async def test_a_server_beyond_this_machine_is_trusted_for_a_certificate_alone(
 async def test_a_server_that_takes_no_writes_is_refused_with_words_on_what_to_do() -> None:
     url = f"{database_url()}&options=-c%20default_transaction_read_only%3Don"
     with pytest.raises(
-        UsageError, match=r"session is read-only\. This server is a standby, or takes no writes"
+        UsageError, match=r"session is read-only\. This server is a standby, or refuses writes"
     ):
         await PostgresStore(url, new_agent(), BOUNDS).__aenter__()
 

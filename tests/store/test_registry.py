@@ -99,7 +99,7 @@ async def test_a_replica_that_is_gone_is_told_of_once_with_its_url(caplog: pytes
         await one.until(lambda registry: epoch not in registry.others)
         (line,) = told_of(caplog, "http://two.example")
         assert line == (
-            f"the replica at http://two.example (epoch {epoch}) is gone; its tasks go on here or at others"
+            f"the replica at http://two.example (epoch {epoch}) is gone; this or another replica continues its tasks"
         )
 
 

@@ -195,7 +195,7 @@ async def test_an_older_release_at_tables_that_it_cannot_use_ends_with_words_tha
     fleet: Fleet,
 ) -> None:
     assert (await fleet.migrate(BREAKS)).after == BREAKS.version
-    with pytest.raises(UsageError, match="Start such a release, or restore a backup of before") as refused:
+    with pytest.raises(UsageError, match="Start such a release, or restore an earlier backup") as refused:
         await fleet.store().__aenter__()
     assert fault_policy_of(refused.value).exit_code == 2
     with pytest.raises(UsageError, match="written by a newer release"):

@@ -382,7 +382,7 @@ class ReplicaStore:
             self.failure = "the database is away"
             return StoreError(self.failure)
         if number <= self._refused.get((change.task_id, epoch), 0):
-            return StoreConflictError(f"a change of {change.task_id} before this one was refused")
+            return StoreConflictError(f"an earlier change of {change.task_id} was refused")
         try:
             self.shared.change(change, epoch)
         except StoreConflictError as conflict:

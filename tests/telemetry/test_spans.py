@@ -207,7 +207,7 @@ async def test_no_call_waits_for_a_collector_that_hangs_and_what_the_full_queue_
     made = 2 * (calls + 20)
     assert len(collector.spans) <= 16
     assert dropped[:2] == [
-        f"the collector takes spans in too slowly, or not at all: {count} were dropped so far"
+        f"the collector receives spans too slowly, or not at all: {count} were dropped so far"
         for count in (1, 2)
     ]
     assert (
@@ -316,7 +316,7 @@ def test_a_variable_that_cannot_be_is_told_in_words(
     variable: str, value: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, value)
-    with pytest.raises(UsageError, match=rf"OTEL_\* say: .*{words}"):
+    with pytest.raises(UsageError, match=rf"OTEL_\* has an invalid value: .*{words}"):
         Telemetry(ProcessPlan(traces=f"http://127.0.0.1:{free_port()}"), Parts, lambda: Fitness.READY)
 
 

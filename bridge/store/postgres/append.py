@@ -171,7 +171,7 @@ class _Group:
             self.answers[entry.owner, entry.message_id] = entry
             return None
         if entry.task_id in self.refused:
-            return StoreConflictError(f"a change of task {entry.task_id} before this one was refused")
+            return StoreConflictError(f"an earlier change of task {entry.task_id} was refused")
         if self.kept.get((entry.task_id, entry.seq)) == entry.event:
             return None
         try:

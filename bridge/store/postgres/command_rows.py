@@ -118,7 +118,9 @@ class ReplicaCommands:
         """See `Replicas.ask`."""
         place = self._place
         if self._seals is None:
-            raise StoreError("replicas ask each other only with common `keys`, and this one has none")
+            raise StoreError(
+                "replicas need common `keys` to send each other commands, and this replica has none"
+            )
         request = uuid4()
         row = request, int(holder), *self._seals.sealed(CommandPlace(request, int(holder)), command)
         number = await self._connections.run(partial(_add, place=place, row=row))
@@ -176,7 +178,7 @@ class ReplicaCommands:
                 try:
                     await self._look_for_commands(self._engine)
                 except StoreError as exc:
-                    logger.debug("what other replicas ask cannot be read at the moment: %s", exc)
+                    logger.debug("commands of other replicas cannot be read now: %s", exc)
             self._tell_of_forged()
 
     async def _look_for_commands(self, engine: ReplicaEngine) -> None:
@@ -205,11 +207,9 @@ class ReplicaCommands:
         if not self._forged or now - self._forged_told_at < FORGED_TOLD_SECONDS:
             return
         logger.warning(
-            "%s in %s deleted and not done: no replica with our `keys` wrote %s, or a replica of an earlier release"
-            " did, or %s came before",
+            "deleted %s in %s unexecuted: not from a replica with our `keys`, from an earlier release, or repeated",
             counted(self._forged, "command"),
-            f"{self._place.name} {'was' if self._forged == 1 else 'were'}",
-            *(("it", "it") if self._forged == 1 else ("them", "they")),
+            self._place.name,
         )
         self._forged, self._forged_told_at = 0, now
 
@@ -226,7 +226,7 @@ class ReplicaCommands:
                         )
                     )
                 except StoreError as exc:
-                    logger.debug("the reply to another replica waits: %s", exc)
+                    logger.debug("the reply to another replica is delayed: %s", exc)
                     await anyio.sleep(pauses.next())
                 else:
                     self._hints.add(f"r{number}")

@@ -49,19 +49,19 @@ _PLACES: Final = {"host": "PGHOST", "hostaddr": "PGHOSTADDR", "service": "PGSERV
 """The parameters of libpq that locate the server, with the environment variables that libpq reads without them."""
 
 _NAME_AUTHORITY: Final = (
-    "Name the authority that the server's certificate is from in the URL of the store, as"
-    " ?sslrootcert=/etc/ssl/ca.pem, or as ?sslrootcert=system if this machine knows it"
+    "Name the authority of the server's certificate in the URL of the store, with ?sslrootcert=/etc/ssl/ca.pem, or with"
+    " ?sslrootcert=system if this machine trusts the authority"
 )
 _HINTS: Final = {
     "certificate verify failed": _NAME_AUTHORITY,
     "root certificate file": _NAME_AUTHORITY,
-    "does not match host name": "Name the server in the URL of the store as its certificate does",
+    "does not match host name": "Use the host name of the server's certificate in the URL of the store",
     "session is read-only": (
-        "This server is a standby, or takes no writes: let the URL of the store name the one that does, or all of them"
+        "This server is a standby, or refuses writes: name the primary server in the URL of the store, or all servers"
     ),
     "server does not support SSL": (
-        "Beyond this machine the server has to prove who it is: turn TLS on there, or let the URL of the store say"
-        " another sslmode"
+        "A server on another machine must prove its identity: turn on TLS there, or set another sslmode in the URL of"
+        " the store"
     ),
 }
 """What the user can do, by a part of libpq's message."""
@@ -286,7 +286,7 @@ class DatabaseConnections:
         except Exception as exc:  # noqa: BLE001 - the caller gets it, and the store continues
             _fail(outcome, exc)
         except BaseException:
-            _fail(outcome, StoreError("the store was closed meanwhile"))
+            _fail(outcome, StoreError("the store was closed"))
             raise
         else:
             outcome.set_result(result)

@@ -330,13 +330,13 @@ class Epochs:
                         self._address.direct_url, self._bounds.store.statement_seconds, is_direct=True
                     )
                 except StoreError as exc:
-                    logger.debug("no hints are heard at the moment: %s", exc)
+                    logger.debug("no hints can be received now: %s", exc)
                     await anyio.sleep(pauses.next())
                     continue
                 try:
                     await self._hear(connection, pauses)
                 except psycopg.Error as exc:
-                    logger.debug("no hints are heard at the moment: %s", first_line(exc))
+                    logger.debug("no hints can be received now: %s", first_line(exc))
                     await anyio.sleep(pauses.next())
                 finally:
                     await close(connection)

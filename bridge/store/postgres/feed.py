@@ -100,7 +100,7 @@ class Feed:
                 while self._followers and await self._told():
                     pass
             except StoreError as exc:
-                logger.debug("what other replicas stored cannot be read at the moment: %s", exc)
+                logger.debug("events of other replicas cannot be read now: %s", exc)
 
     async def _told(self) -> bool:
         """Read once and deliver. Returns whether there may be more to read."""
@@ -146,7 +146,7 @@ class Feed:
             try:
                 follower.on_events(fresh)
             except Exception:  # a fault in one task must not end the feed of all others
-                logger.exception("events of task %s could not be taken over", task_id)
+                logger.exception("events of task %s could not be delivered", task_id)
 
 
 class Hints:

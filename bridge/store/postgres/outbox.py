@@ -134,7 +134,7 @@ class PostgresOutbox:
                 if self._mine:
                     self._on_rows(None)
             except StoreError as exc:
-                logger.debug("the outbox cannot be read at the moment: %s", exc)
+                logger.debug("the outbox cannot be read now: %s", exc)
             with anyio.move_on_after(self._poll_seconds):
                 await self._wake.wait()
             self._wake = anyio.Event()

@@ -244,7 +244,7 @@ class PostgresRegistry:
         try:
             await self._connections.run(write)
         except StoreError as exc:
-            logger.debug("something is not kept for other replicas: %s", exc)
+            logger.debug("a value could not be stored for other replicas: %s", exc)
 
     # Calls of its epochs: see `EpochUser`
 
@@ -297,7 +297,7 @@ class PostgresRegistry:
                 continue  # the replica is listed again
             logger.log(
                 logging.WARNING if is_dead else logging.INFO,
-                "the replica %s %s; its tasks go on here or at others",
+                "the replica %s %s; this or another replica continues its tasks",
                 f"at {address} (epoch {epoch})"
                 if address
                 else f"with epoch {epoch}, which has no `replica_url`,",

@@ -186,7 +186,7 @@ class PostgresReplicas:
                         )
                     )
                 except StoreError as exc:
-                    logger.debug("a sweep failed, and is done again later: %s", exc)
+                    logger.debug("a sweep failed, and will be repeated: %s", exc)
 
     # Calls of its epochs: see `EpochUser`
 
@@ -195,7 +195,9 @@ class PostgresReplicas:
 
     def renewed(self) -> None:
         """Let the engine drop what it has in memory."""
-        logger.error("this replica was silent for so long that others took its tasks over; it goes on anew")
+        logger.error(
+            "this replica was silent for so long that others took over its tasks; it continues with a new epoch"
+        )
         self._leads = False
         if self._engine is not None:
             self._engine.fenced()

@@ -70,7 +70,7 @@ class SessionRows:
             self.end(SessionClaim(name, "", token.hex))  # the row may have been written
             raise
         if found is None:
-            raise StoreConflictError("the session has another owner now, or this replica a new epoch")
+            raise StoreConflictError("the session has another owner now, or this replica has a new epoch")
         owner, is_lost = found
         return SessionClaim(name, str(owner), token.hex, is_lost)
 

@@ -100,7 +100,7 @@ class StandInBeat:
             self._connection.execute(self._place.sql(BEAT), (epoch,))
             self.beats += 1
         except psycopg.Error as exc:
-            logger.debug("no beat in place of a held loop: %s", first_line(exc))
+            logger.debug("no heartbeat in place of a blocked loop: %s", first_line(exc))
             self._close()
 
     def _close(self) -> None:

@@ -112,7 +112,7 @@ class Takeover:
             if self._engine is not None and not self._is_stopping:
                 await self._adopt(self._engine, self._epochs.number)
         except StoreError as exc:
-            logger.debug("a take-over failed, and is done again later: %s", exc)
+            logger.debug("a take-over failed, and will be repeated: %s", exc)
         finally:
             self._is_running = False
 
@@ -120,7 +120,9 @@ class Takeover:
         """Mark epochs as gone, and notify the others."""
         await self._epochs.fence(dead)
         # Only at debug level: the list of replicas logs the replica once, with its address, and not for each agent.
-        logger.debug("replica %s is gone; its tasks go on here or elsewhere", ", ".join(map(str, dead)))
+        logger.debug(
+            "replica %s is gone; this or another replica continues its tasks", ", ".join(map(str, dead))
+        )
         self._hints.add(GONE)
 
     async def _adopt(self, engine: ReplicaEngine, epoch: int) -> None:
@@ -148,7 +150,7 @@ class Takeover:
                     claimed = await self._connections.run(claim)
                     adopted = await self._connections.run(partial(reads.tasks, place=place, task_ids=claimed))
                 except StoreError as exc:  # claimed tasks must reach the engine
-                    logger.debug("a take-over waits: %s", exc)
+                    logger.debug("a take-over is delayed: %s", exc)
                     await anyio.sleep(pauses.next())
                 else:
                     break

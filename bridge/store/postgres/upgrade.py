@@ -95,7 +95,7 @@ async def require_usable(connection: AsyncConnection, place: Namespace, tables: 
     row = await found.fetchone()
     if row is None or row[0] > tables.version:
         raise OutdatedError(
-            f"a newer release has changed the tables of {place.name} meanwhile: start this bridge anew with it"
+            f"a newer release has changed the tables of {place.name}: restart this bridge with that release"
         )
 
 
@@ -126,8 +126,8 @@ async def prepare(
     found = await _patiently(place, lambda: _settled(connection, place, tables, dry_run=dry_run))
     if tables.breaks(found.version):
         raise UsageError(
-            f"the tables of {place.name} are of version {found.version}, and this release takes {tables.version},"
-            " which the releases that run may not be able to use: stop all bridges on this store, run"
+            f"the tables of {place.name} have version {found.version}, and this release needs version {tables.version},"
+            " which running releases may not be able to use: stop all bridges on this store, run"
             " `mcp-a2a store migrate FILE` with this release, and start it"
         )
 
@@ -187,8 +187,8 @@ async def _patiently(place: Namespace, work: Callable[[], Awaitable[T]]) -> T:
         except psycopg.errors.InsufficientPrivilege as exc:
             raise UsageError(
                 f"this role may not make or use the tables of {place.name} ({first_line(exc)}): run"
-                " `mcp-a2a store migrate FILE --store-url env:NAME` with the URL of one that may make them, and let"
-                " this one use them"
+                " `mcp-a2a store migrate FILE --store-url env:NAME` with the URL of a role that may make them, and let"
+                " this role use them"
             ) from exc
     raise AssertionError("the last try has raised")
 
@@ -233,9 +233,9 @@ def require_known(found: TableVersion, place: Namespace, tables: Tables) -> None
     """
     if found.readable_by > tables.version:
         raise UsageError(
-            f"the store {place.name} was written by a newer release: its tables are of version {found.version},"
-            f" which releases for version {found.readable_by} or later can use, and this one is for"
-            f" {tables.version}. Start such a release, or restore a backup of before"
+            f"the store {place.name} was written by a newer release: its tables have version {found.version},"
+            f" which releases for version {found.readable_by} or later can use, and this release is for"
+            f" {tables.version}. Start such a release, or restore an earlier backup"
         )
 
 

@@ -131,7 +131,9 @@ class GroupWriter:
         self._given += 1
         item = _SubmittedChange(change, done, self._epoch(), self._given)
         if self._waiting_bytes + item.size > self._bounds.store.waiting_limit_bytes:
-            refusal = StoreError(f"too much waits for the database; task {change.task_id} is not changed")
+            refusal = StoreError(
+                f"too many changes wait for the database; task {change.task_id} is not changed"
+            )
             kept = replace(change, event=b"", snapshot=None, private=None)
             item = replace(item, change=kept, refusal=refusal)
         self._waiting_bytes += item.size
@@ -190,7 +192,7 @@ class GroupWriter:
         return group
 
     async def _answer(self, group: Sequence[_Item]) -> None:
-        outcomes: list[Outcome] = [StoreError("the store was closed; whether this is stored is not known")]
+        outcomes: list[Outcome] = [StoreError("the store was closed; this may or may not be stored")]
         outcomes *= len(group)
         try:
             outcomes = await self._judged(group)
@@ -212,7 +214,7 @@ class GroupWriter:
             try:
                 item.done(error)
             except Exception:  # a failing callback must not stop the answers of other changes
-                logger.exception("what was to be told about a change failed")
+                logger.exception("the callback for a change failed")
 
     async def _judged(self, group: Sequence[_Item]) -> list[Outcome]:
         """The outcomes of a group: of the items that go into its transaction, and of the items refused before."""
@@ -252,7 +254,7 @@ class GroupWriter:
             except RaceError:
                 races += 1
                 if races == _RACES:
-                    return [StoreConflictError("other replicas were faster, again and again")] * len(group)
+                    return [StoreConflictError("other replicas were faster in every attempt")] * len(group)
             except StoreAwayError as exc:
                 in_doubt = True
                 if has_rested and not self._closing.is_set():
@@ -265,7 +267,7 @@ class GroupWriter:
             except ContentError as exc:
                 if len(group) > 1:
                     return await self._one_by_one(group)
-                return [StoreError(f"the store cannot keep this: {exc}")]
+                return [StoreError(f"the store cannot store this: {exc}")]
             else:
                 self._address.sight.found(self)
                 self.failure = None
@@ -326,4 +328,4 @@ class GroupWriter:
 
 
 def _after_a_refused_one(task_id: str) -> StoreConflictError:
-    return StoreConflictError(f"a change of task {task_id} before this one was refused")
+    return StoreConflictError(f"an earlier change of task {task_id} was refused")

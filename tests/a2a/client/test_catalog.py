@@ -357,7 +357,7 @@ async def test_what_breaks_at_a_change_ends_nothing_and_the_change_is_told_again
             await heard.wait()
         tasks.cancel_scope.cancel()
     assert told == [["a"], ["a"]]
-    assert "is followed on" in caplog.text
+    assert "continues to follow it" in caplog.text
 
 
 def test_what_was_kept_and_breaks_when_it_is_read_is_passed_over(tmp_path: Path) -> None:

@@ -250,7 +250,7 @@ def test_a_host_that_starts_from_a_shell_takes_variables(machine: Machine) -> No
         (["cursor", "https://ada:pass@x.example"], "a password in a URL"),
         (["cursor", "--name", "a b", URL], "--name takes"),
         (["cursor", "--answer-within-seconds", "nan", URL], "--answer-within-seconds"),
-        (["claude-desktop", "--scope", "project", URL], "no servers of a project"),
+        (["claude-desktop", "--scope", "project", URL], "no servers for a project"),
         (["mcp-json", "--remove", URL], "has no file: --remove needs another host, or --file"),
         (["cursor", "--remove", "--check", URL], "does not go with --remove"),
         (["cursor", "--file", "x", "--scope", "project", URL], "--scope has nothing to say"),
@@ -440,7 +440,7 @@ def test_check_says_what_an_address_is_that_is_no_agent_and_writes_nothing(
     with an_mcp_server() as server, a_web_page() as page:
         for url, words in {
             server: f"It is an MCP server: mcp-a2a wrap {server} makes an agent of it",
-            page: "It is a web page. An agent's address is the one below which",
+            page: "It is a web page. Give the address of an agent, which has its card at",
             URL: "cannot be reached: Connection refused",
         }.items():
             done = machine.install("cursor", "--check", agent, url)

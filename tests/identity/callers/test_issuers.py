@@ -444,8 +444,8 @@ BAD_ISSUERS = {
     "huge": ({"/jwks": huge}, "more than 1048576 bytes"),
     "slow": ({"/jwks": slow}, "did not come within 0.05 s"),
     "redirecting": ({"/jwks": elsewhere}, "answered with 302"),
-    "packed": ({"/jwks": packed}, "answered packed"),
-    "nested": ({"/jwks": nested}, "gave no JSON"),
+    "packed": ({"/jwks": packed}, "answered with a compressed body"),
+    "nested": ({"/jwks": nested}, "gave an answer that is not JSON"),
     "without metadata": ({OPENID: slow}, "did not come within 0.05 s"),
     "with redirecting metadata": ({OPENID: elsewhere}, "answered with 302"),
 }
