@@ -103,10 +103,10 @@ def _event() -> asyncio.Event:
 def _plain(exc: Exception) -> BaseException:
     """The error that best explains a failure, with its details and the other errors as notes."""
     leaves = leaves_of(exc)
-    first, *others = sorted(leaves, key=lambda one: not isinstance(one, BridgeError))
+    first, *others = sorted(leaves, key=lambda leaf: not isinstance(leaf, BridgeError))
     if isinstance(first, BridgeError) and first.detail:
         first.add_note(first.detail.removeprefix("; "))
-    for other in dict.fromkeys(str(one) for one in others if isinstance(one, BridgeError)):
+    for other in dict.fromkeys(str(leaf) for leaf in others if isinstance(leaf, BridgeError)):
         if other != str(first):
             first.add_note(f"And: {other}")
     return first

@@ -49,8 +49,8 @@ def sealed_batch(
     """The lines for entries, chained to `before`. The first line also reports `lost` lines and `torn_bytes` of a
     fragment before it."""
     lines, heads, head = [], [], before
-    told = {"lost": lost, "torn_bytes": torn_bytes}
-    marks: JsonObject = {name: count for name, count in told.items() if count}
+    counts = {"lost": lost, "torn_bytes": torn_bytes}
+    marks: JsonObject = {name: count for name, count in counts.items() if count}
     for entry in entries:
         line, head = sealed({**entry, **marks}, head)
         lines.append(line + b"\n")

@@ -73,10 +73,10 @@ class AuditLine:
 
 def sealed(entry: JsonObject, before: ChainHead) -> tuple[bytes, ChainHead]:
     """The line for an entry, chained to `before` and without a newline; and the head of the chain after it."""
-    told: JsonObject = {key: _bounded(value) for key, value in entry.items()}
-    told |= {"seq": before.seq + 1, "prev": before.hash}
-    head = ChainHead(before.seq + 1, _hash(told))
-    return _text({**told, "hash": head.hash}), head
+    fields: JsonObject = {key: _bounded(value) for key, value in entry.items()}
+    fields |= {"seq": before.seq + 1, "prev": before.hash}
+    head = ChainHead(before.seq + 1, _hash(fields))
+    return _text({**fields, "hash": head.hash}), head
 
 
 def line_from(text: bytes) -> AuditLine:
@@ -87,16 +87,16 @@ def line_from(text: bytes) -> AuditLine:
         ChangedLineError: the text is not a line of an audit, or its hash does not match its content.
     """
     try:
-        told = json.loads(text)
+        fields = json.loads(text)
     except (ValueError, RecursionError) as exc:
         raise NotALineError("is a fragment that no later line reports") from exc
-    match told:
+    match fields:
         case {"seq": int() as seq, "prev": str() as prev, "hash": str() as digest}:
-            entry = {key: value for key, value in told.items() if key != "hash"}
+            entry = {key: value for key, value in fields.items() if key != "hash"}
         case _:
             raise ChangedLineError("is not a line of an audit")
     try:
-        is_right = _hash(entry) == digest and _text(told) == text
+        is_right = _hash(entry) == digest and _text(fields) == text
     except (rfc8785.CanonicalizationError, UnicodeEncodeError) as exc:  # a key has half a surrogate pair
         raise ChangedLineError("has content that an audit never writes") from exc
     if not is_right:

@@ -102,7 +102,7 @@ class AuditFile:
             AuditWriteError: the lines could not be written.
         """
         try:
-            self._follow_the_name()
+            self._follow_rename()
             self._notice_changes()
             # The line after a fragment goes into the same file.
             if self._size >= self._rotate_bytes and not self._torn_bytes:
@@ -121,13 +121,13 @@ class AuditFile:
             if lasting:
                 _sync(self._descriptor)
         except OSError:
-            self._take_back()
+            self._undo_write()
             raise
         self.head, self._size = batch.head, self._size + len(text)
         self._torn_bytes, self._lacks_end = 0, False
         return batch.numbers
 
-    def _take_back(self) -> None:
+    def _undo_write(self) -> None:
         """Remove the bytes of a failed write. Bytes that cannot be removed are a fragment, or complete lines."""
         with suppress(OSError):
             # Another program may have truncated the file meanwhile: ftruncate would extend it with zeros.
@@ -151,7 +151,7 @@ class AuditFile:
             if size:  # an emptied file was copied before, and the copy holds the fragment
                 self._torn_bytes = 0
 
-    def _follow_the_name(self) -> None:
+    def _follow_rename(self) -> None:
         """Begin a new file when another program has moved or deleted this one."""
         with suppress(FileNotFoundError):
             if self._descriptor >= 0 and os.path.samestat(self.path.lstat(), os.fstat(self._descriptor)):
@@ -169,14 +169,14 @@ class AuditFile:
     def _begin_file(self) -> None:
         """Continue the chain in a new file, or in a file that another program has put there."""
         self._close()
-        self._take_up()
+        self._open_private()
         self._size = os.fstat(self._descriptor).st_size
         if self._size:
             self._torn_bytes = self._last_line()[1]
         else:  # the first line here reports a fragment at the end of the file before
             self._lacks_end = False
 
-    def _take_up(self) -> None:
+    def _open_private(self) -> None:
         """Open the file with access for its owner only. Afterwards it survives a crash of the machine."""
         self._descriptor = os.open(self.path, _OPEN, 0o600)
         try:
@@ -194,7 +194,7 @@ class AuditFile:
 
     def _open(self) -> None:
         try:
-            self._take_up()
+            self._open_private()
             self._size = os.fstat(self._descriptor).st_size
             last, self._torn_bytes = self._last_line()
             if last is None and self._size > LINE_BYTES:
@@ -202,7 +202,7 @@ class AuditFile:
                     f"{self.path} does not end with a line of an audit: name another file for the audit"
                 )
             if last is None:
-                self._go_on_from_a_moved_file()
+                self._continue_rotated_chain()
             else:
                 self.head = last.head
         except BaseException:
@@ -215,7 +215,7 @@ class AuditFile:
         self._lacks_end = bool(text) and not text.endswith(b"\n")
         return _last_in(text)
 
-    def _go_on_from_a_moved_file(self) -> None:
+    def _continue_rotated_chain(self) -> None:
         """Continue after the last line of the rotated files beside, because this file has no line.
 
         They may also end with the fragment of a killed process.

@@ -85,7 +85,7 @@ class AuditJournal:
         self._stalled_seconds = stalled_seconds
         self._close_seconds = close_seconds
         self._queue: deque[_Waiting] = deque()
-        self._come = Signal()
+        self._arrived = Signal()
         self._lost = 0
         self._unlisted = 0
         """The number of refusals that lost lines would have counted."""
@@ -110,10 +110,10 @@ class AuditJournal:
     def note(self, entry: JsonObject) -> None:
         """Queue a line. If it cannot be written, the next line counts it."""
         if len(self._queue) >= _QUEUED_MOST:
-            self._lose([entry])
+            self._count_lost([entry])
             return
         self._queue.append(_Waiting(entry))
-        self._come.tell()
+        self._arrived.tell()
 
     async def commit(self, entry: JsonObject) -> int:
         """Wait until a line is on the disk, and return its number. A cancellation withdraws a line that still waits.
@@ -126,7 +126,7 @@ class AuditJournal:
         waiting = _Waiting(entry, anyio.Event())
         assert waiting.written is not None
         self._queue.append(waiting)
-        self._come.tell()
+        self._arrived.tell()
         try:
             with anyio.move_on_after(self._stalled_seconds):
                 await waiting.written.wait()
@@ -149,31 +149,31 @@ class AuditJournal:
             finally:
                 self._is_closing = True
                 scope.deadline = anyio.current_time() + self._close_seconds
-                self._come.tell()
+                self._arrived.tell()
 
     async def _run(self, scope: anyio.CancelScope) -> None:
         # The loop ends through `_is_closing`, after the last line.
         thread: DiskThread[list[int]] = DiskThread("audit")
         with scope:
             while self._queue or not self._is_closing:
-                come = self._come.next
+                arrived = self._arrived.next
                 if not self._queue:
                     with anyio.move_on_after(None if self.fault is None else _AGAIN_SECONDS):
-                        await come.wait()
+                        await arrived.wait()
                 if self._queue or (self.fault is not None and not self._is_closing):
                     await self._write(thread)
         thread.end()
         self.is_stuck = scope.cancelled_caught
-        self._lose([one.entry for one in self._queue])
-        _let_go(self._queue)
+        self._count_lost([line.entry for line in self._queue])
+        _wake(self._queue)
         if self._lost:
             logger.error("the audit ends without its last lines: %d lost", self._lost)
 
     async def _write(self, thread: DiskThread[list[int]]) -> None:
         batch, lost, unlisted = tuple(self._queue), self._lost, self._unlisted
         self._queue.clear()
-        lasting = any(one.written is not None for one in batch)
-        entries = [one.entry for one in batch] or [{"event": "resumed"}]
+        lasting = any(line.written is not None for line in batch)
+        entries = [line.entry for line in batch] or [{"event": "resumed"}]
         if unlisted:
             entries[0] = {**entries[0], _UNLISTED: _unlisted_in(entries[0]) + unlisted}
         numbers: Sequence[int] = ()
@@ -182,25 +182,25 @@ class AuditJournal:
             numbers = await thread.run(partial(self._writer.append, entries, lasting=lasting, lost=lost))
         except AuditWriteError as exc:
             numbers = exc.numbers
-            self._tell_of(str(exc))
+            self._log_outage(str(exc))
         else:
-            self._tell_of(None)
+            self._log_outage(None)
         finally:
             self._writing_since = None
             if numbers:  # the first written line has reported the lost lines
                 self._lost -= lost
                 self._unlisted -= unlisted
-            self._lose([one.entry for one in batch[len(numbers) :]])
-            for one, seq in zip(batch, numbers, strict=False):
-                one.seq = seq
-            _let_go(batch)
+            self._count_lost([line.entry for line in batch[len(numbers) :]])
+            for line, seq in zip(batch, numbers, strict=False):
+                line.seq = seq
+            _wake(batch)
 
-    def _lose(self, entries: Sequence[JsonObject]) -> None:
+    def _count_lost(self, entries: Sequence[JsonObject]) -> None:
         self._lost += len(entries)
         self.lost_lines += len(entries)
         self._unlisted += sum(map(_unlisted_in, entries))
 
-    def _tell_of(self, fault: str | None) -> None:
+    def _log_outage(self, fault: str | None) -> None:
         """Log the start of an outage once, and its end once."""
         if fault is not None and self._fault is None:
             logger.error("%s", fault)
@@ -214,8 +214,8 @@ def _unlisted_in(entry: JsonObject) -> int:
     return count if isinstance(count, int) else 0
 
 
-def _let_go(lines: Iterable[_Waiting]) -> None:
+def _wake(lines: Iterable[_Waiting]) -> None:
     """Wake the calls that wait for these lines."""
-    for one in lines:
-        if one.written is not None:
-            one.written.set()
+    for line in lines:
+        if line.written is not None:
+            line.written.set()

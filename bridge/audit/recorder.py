@@ -116,7 +116,7 @@ class AuditRecorder:
     def refused(self, face: str, error: str, principal: str = "") -> None:
         """Record a refusal at a page, within the bound for such lines. The principal may not be the sender: a foreign
         web page can make its browser send requests."""
-        if self._refusals.takes_one():
+        if self._refusals.has_room():
             who = self._principal(principal) if principal else ""
             self.note(_REFUSED, principal=who, face=face, decision="refused", outcome="failed", error=error)
 
@@ -134,16 +134,21 @@ class AuditRecorder:
                 )
             case LoginNotice():
                 # Anyone with the link can open it repeatedly.
-                if notice.event in _BY_ANYBODY and not self._refusals.takes_one():
+                if notice.event in _BY_ANYBODY and not self._refusals.has_room():
                     return
                 principal = self._owner(notice.principal)
                 self.note(f"login_{notice.event}", principal=principal, peer=notice.peer)
             case LoginTaken():
-                self._take(notice)
+                self._note_login(notice)
             case WebhookAsked():
                 principal = self._principal(notice.principal)
-                told = {"face": notice.face, "protocol": "a2a", "task": notice.task, "target": notice.target}
-                self.note("webhook_added", principal=principal, **told, decision="allowed")
+                fields = {
+                    "face": notice.face,
+                    "protocol": "a2a",
+                    "task": notice.task,
+                    "target": notice.target,
+                }
+                self.note("webhook_added", principal=principal, **fields, decision="allowed")
             case AnswerTaken():
                 self.note(
                     _ANSWER,
@@ -165,7 +170,7 @@ class AuditRecorder:
             case PushAttempt() | PushReceived():
                 pass
 
-    def _take(self, notice: LoginTaken) -> None:
+    def _note_login(self, notice: LoginTaken) -> None:
         if self._logins.get(notice.peer) == notice.since:
             return
         if len(self._logins) >= _SEEN_MOST:
@@ -185,18 +190,18 @@ class AuditRecorder:
             if hop.owner and hop.method in _READS:
                 self.read(hop.principal, hop.face, hop.owner, hop.task_id, hop)
             return
-        if event == _REFUSED and not hop.principal and not self._refusals.takes_one():
+        if event == _REFUSED and not hop.principal and not self._refusals.has_room():
             return
         self.note(
             event,
-            **self._of_hop(hop),
+            **self._hop_fields(hop),
             target=hop.target,
             decision=_decision(hop),
             outcome=hop.state or ("failed" if hop.error else "done"),
             error=hop.error,
             ms=round(hop.seconds * 1000, 1),
             intent=hop.intent,
-            **self._for_another(hop, event),
+            **self._operator_fields(hop, event),
         )
 
     def read(self, principal: str, face: str, owner: str, task: str, hop: Hop | None = None) -> None:
@@ -208,12 +213,12 @@ class AuditRecorder:
         if len(self._read_at) >= _SEEN_MOST:
             self._read_at.clear()
         self._read_at[what] = now
-        told = {"face": face, "task": task} if hop is None else self._of_hop(hop)
+        fields = {"face": face, "task": task} if hop is None else self._hop_fields(hop)
         error = "" if hop is None else hop.error
         decision = "refused" if error else "allowed"
         self.note(
             _READ,
-            **{**told, "principal": self._principal(principal)},
+            **{**fields, "principal": self._principal(principal)},
             owner=self._owner(owner),
             decision=decision,
             error=error,
@@ -223,24 +228,24 @@ class AuditRecorder:
         """See `IntentWriter`."""
         if hop.method not in _EVENTS:
             return 0
-        return await self._journal.commit(self._entry("intent", **self._of_hop(hop)))
+        return await self._journal.commit(self._entry("intent", **self._hop_fields(hop)))
 
-    async def begin(self, **told: str | float) -> None:
+    async def begin(self, **fields: str | float) -> None:
         """Write the first line of a process.
 
         Raises:
             AuditAwayError: the line cannot be written.
         """
-        await self._journal.commit(self._entry("start", **told))
+        await self._journal.commit(self._entry("start", **fields))
 
-    def note(self, event: str, **told: str | float) -> None:
+    def note(self, event: str, **fields: str | float) -> None:
         """Queue a line."""
-        self._journal.note(self._entry(event, **told, unlisted=self._refusals.taken_over()))
+        self._journal.note(self._entry(event, **fields, unlisted=self._refusals.take_excess()))
 
     def _owner(self, owner: str) -> str:
         return owner if owner in ("", EVERYONE) else self._principal(owner)
 
-    def _of_hop(self, hop: Hop) -> Mapping[str, str]:
+    def _hop_fields(self, hop: Hop) -> Mapping[str, str]:
         return {
             "principal": self._principal(hop.principal) if hop.principal else "",
             "face": hop.face,
@@ -253,20 +258,20 @@ class AuditRecorder:
             "trace": hop.trace_id,
         }
 
-    def _for_another(self, hop: Hop, event: str) -> Mapping[str, str]:
+    def _operator_fields(self, hop: Hop, event: str) -> Mapping[str, str]:
         """The owner of the task, and who answered, if an operator acted for somebody else."""
         if not hop.owner:
             return {}
         answered_by = self._principal(hop.principal) if event == _ANSWER else ""
         return {"owner": self._owner(hop.owner), "answered_by": answered_by}
 
-    def _entry(self, event: str, **told: str | float) -> JsonObject:
+    def _entry(self, event: str, **fields: str | float) -> JsonObject:
         """A line without empty fields."""
-        full = {"plan": self.plan, **told}
+        full = {"plan": self.plan, **fields}
         return {
             "event": event,
             "time": _timestamp(datetime.now(UTC)),
-            **{name: one for name, one in full.items() if one not in ("", 0)},
+            **{name: value for name, value in full.items() if value not in ("", 0)},
         }
 
 
@@ -284,7 +289,7 @@ class _MinuteBound:
         self._taken = 0
         self._over = 0
 
-    def takes_one(self) -> bool:
+    def has_room(self) -> bool:
         """Whether another line fits into this minute. If not, it is counted."""
         now = self._now()
         if now - self._began >= _MINUTE_SECONDS:
@@ -295,7 +300,7 @@ class _MinuteBound:
         self._taken += 1
         return True
 
-    def taken_over(self) -> int:
+    def take_excess(self) -> int:
         """The number of lines without room since the last call."""
         over, self._over = self._over, 0
         return over

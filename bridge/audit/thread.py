@@ -21,35 +21,35 @@ class DiskThread(Generic[_Result]):
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.get_running_loop()
-        self._given: SimpleQueue[tuple[Callable[[], _Result], asyncio.Future[_Result]] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[tuple[Callable[[], _Result], asyncio.Future[_Result]] | None] = SimpleQueue()
         Thread(target=self._run, name=name, daemon=True).start()
 
     async def run(self, work: Callable[[], _Result]) -> _Result:
         """Do `work` in the thread, and return its result. A cancellation ends only the wait, not the work."""
         done: asyncio.Future[_Result] = self._loop.create_future()
-        self._given.put((work, done))
+        self._jobs.put((work, done))
         return await done
 
     def end(self) -> None:
         """End the thread after the jobs that it has."""
-        self._given.put(None)
+        self._jobs.put(None)
 
     def _run(self) -> None:
         with suppress(RuntimeError):  # the event loop is closed
-            while (given := self._given.get()) is not None:
-                work, done = given
+            while (job := self._jobs.get()) is not None:
+                work, done = job
                 try:
-                    tell = partial(_tell, done, work())
+                    tell = partial(_set_result, done, work())
                 except BaseException as exc:  # noqa: BLE001 - `run` raises it
-                    tell = partial(_fail, done, exc)
+                    tell = partial(_set_exception, done, exc)
                 self._loop.call_soon_threadsafe(tell)
 
 
-def _tell(done: asyncio.Future[_Result], result: _Result) -> None:
+def _set_result(done: asyncio.Future[_Result], result: _Result) -> None:
     if not done.done():
         done.set_result(result)
 
 
-def _fail(done: asyncio.Future[_Result], exc: BaseException) -> None:
+def _set_exception(done: asyncio.Future[_Result], exc: BaseException) -> None:
     if not done.done():
         done.set_exception(exc)

@@ -51,22 +51,22 @@ def verified(paths: Sequence[Path], heads: Sequence[ChainHead] = ()) -> Verifica
     Raises:
         OSError: a file cannot be read.
     """
-    found, wanted = Verification(), defaultdict[int, set[str]](set)
+    result, wanted = Verification(), defaultdict[int, set[str]](set)
     for head in heads:
         wanted[head.seq].add(head.hash)
-    reading = _ChainReader(found, wanted)
+    reading = _ChainReader(result, wanted)
     for path in sorted(paths, key=_first_number):
         reading.read(path)
     reading.end()
-    if not found.lines and not found.faults:
-        found.faults.append(f"{', '.join(map(str, paths))}: holds no line")
-    found.faults.extend(
-        f"line {seq} is not in the files: the chain ends with line {found.last.seq}"
-        if seq > found.last.seq
+    if not result.lines and not result.faults:
+        result.faults.append(f"{', '.join(map(str, paths))}: holds no line")
+    result.faults.extend(
+        f"line {seq} is not in the files: the chain ends with line {result.last.seq}"
+        if seq > result.last.seq
         else f"line {seq} is not in the files, so its head cannot be compared"
         for seq in sorted(wanted)
     )
-    return found
+    return result
 
 
 def verified_end(path: Path, most_bytes: int = END_BYTES) -> Verification:
@@ -75,23 +75,23 @@ def verified_end(path: Path, most_bytes: int = END_BYTES) -> Verification:
     Raises:
         OSError: the file cannot be read.
     """
-    found = Verification()
-    reading = _ChainReader(found, {}, begins_within=True)
+    result = Verification()
+    reading = _ChainReader(result, {}, begins_within=True)
     reading.read(path, most_bytes)
     reading.end()
-    if not found.lines and not found.faults:
-        found.faults.append(f"{path}: holds no line")
-    return found
+    if not result.lines and not result.faults:
+        result.faults.append(f"{path}: holds no line")
+    return result
 
 
 class _ChainReader:
     """Reads the files of a chain in order."""
 
     def __init__(
-        self, found: Verification, wanted: dict[int, set[str]], *, begins_within: bool = False
+        self, result: Verification, wanted: dict[int, set[str]], *, begins_within: bool = False
     ) -> None:
         """With `begins_within` the reading begins within a file, possibly in a fragment that the first line reports."""
-        self._found = found
+        self._result = result
         self._wanted = wanted
         self._begins_within = begins_within
         self._last_file: Path | None = None
@@ -117,38 +117,38 @@ class _ChainReader:
     def end(self) -> None:
         """Accept half a line at the end of the chain as the fragment of a killed process."""
         if self._fragments and self._last_file is not None and not _ends_whole(self._last_file):
-            self._found.torn += 1  # no process has continued the chain since
+            self._result.torn += 1  # no process has continued the chain since
             self._fragments.pop()
         self._refuse_fragments()
 
     def _follow(self, place: str, line: AuditLine) -> None:
-        found, entry = self._found, line.entry
+        result, entry = self._result, line.entry
         self._take_fragments(place, entry)
         before = ChainHead(line.head.seq - 1, line.prev)
-        if found.first is None:
-            found.first = before
+        if result.first is None:
+            result.first = before
             if before.seq == 0 and before.hash != NO_HASH:
                 self._fault(place, "is the first line, but names a line before it")
-        elif before.seq != found.last.seq:
-            self._fault(place, f"has the number {line.head.seq} and follows line {found.last.seq}")
-        elif before.hash != found.last.hash:
-            self._fault(place, f"does not follow the line {found.last.seq} that is before it")
+        elif before.seq != result.last.seq:
+            self._fault(place, f"has the number {line.head.seq} and follows line {result.last.seq}")
+        elif before.hash != result.last.hash:
+            self._fault(place, f"does not follow the line {result.last.seq} that is before it")
         kept = self._wanted.pop(line.head.seq, set())
         if kept - {line.head.hash}:  # if two kept heads differ, one of them belongs to another chain
             self._fault(place, f"is not the line {line.head.seq} whose head was kept: the chain was replaced")
-        found.last, found.lines = line.head, found.lines + 1
-        found.lost += _count(entry, "lost")
-        found.processes += entry.get("event") == "start"
+        result.last, result.lines = line.head, result.lines + 1
+        result.lost += _count(entry, "lost")
+        result.processes += entry.get("event") == "start"
 
     def _take_fragments(self, place: str, entry: Mapping[str, object]) -> None:
         torn = _count(entry, "torn_bytes")
-        if self._begins_within and self._found.first is None and torn:
+        if self._begins_within and self._result.first is None and torn:
             self._fragments = []  # the beginning of the fragment was not read
             return
         if not self._fragments and torn:
             self._fault(place, f"reports a fragment of {torn} bytes before it, which is missing")
         elif self._fragments and torn == len(b"\n".join(text for _, text, _ in self._fragments)):
-            self._found.torn += len(self._fragments)
+            self._result.torn += len(self._fragments)
             self._fragments = []
         self._refuse_fragments()
 
@@ -159,7 +159,7 @@ class _ChainReader:
         self._fragments = []
 
     def _fault(self, place: str, words: str) -> None:
-        self._found.faults.append(f"{place}: {words}")
+        self._result.faults.append(f"{place}: {words}")
 
 
 def _ends_whole(path: Path) -> bool:

@@ -92,7 +92,7 @@ def without_server(text: str, slot: Slot) -> str:
     return _proved(edited, slot, root, rest) if edited != text else text
 
 
-def with_input(text: str, inputs_key: str, asked: JsonObject, *, comments: bool) -> str:
+def with_input(text: str, inputs_key: str, new_input: JsonObject, *, comments: bool) -> str:
     """The text with an input, a value that the host asks its user for. It replaces an input with the same id.
 
     Raises:
@@ -102,19 +102,19 @@ def with_input(text: str, inputs_key: str, asked: JsonObject, *, comments: bool)
     listed = _listed(root, inputs_key)
     holder = root.member(inputs_key)
     if holder is None or holder.node.value is None:
-        added: list[JsonValue] = [asked]
+        added: list[JsonValue] = [new_input]
         edited = (
             _insert(text, root, root, inputs_key, added)
             if holder is None
             else _replace(text, root, holder.node, added)
         )
         return _proved_as(edited, root, inputs_key, added, comments=comments)
-    here = [node for node in holder.node.elements if _id_of(node.value) == asked["id"]]
-    if here and _same(here[0].value, asked):
+    here = [node for node in holder.node.elements if _id_of(node.value) == new_input["id"]]
+    if here and _same(here[0].value, new_input):
         return text
-    edited = _replace(text, root, here[0], asked) if here else _append(text, root, holder.node, asked)
-    kept = [asked if one is not None and _id_of(one) == asked["id"] else one for one in listed]
-    return _proved_as(edited, root, inputs_key, kept if here else [*listed, asked], comments=comments)
+    edited = _replace(text, root, here[0], new_input) if here else _append(text, root, holder.node, new_input)
+    kept = [new_input if one is not None and _id_of(one) == new_input["id"] else one for one in listed]
+    return _proved_as(edited, root, inputs_key, kept if here else [*listed, new_input], comments=comments)
 
 
 def without_input(text: str, inputs_key: str, input_id: str, *, comments: bool) -> str:

@@ -67,5 +67,5 @@ def inputs_in(server: JsonObject) -> Mapping[str, str]:
     """The ids of the inputs in the `env` of an entry, by variable."""
     named = server.get("env")
     values = named if isinstance(named, dict) else {}
-    found = {name: re.fullmatch(r"\$\{input:(.+)\}", str(value)) for name, value in values.items()}
-    return {name: one[1] for name, one in found.items() if one is not None}
+    matches = {name: re.fullmatch(r"\$\{input:(.+)\}", str(value)) for name, value in values.items()}
+    return {name: match[1] for name, match in matches.items() if match is not None}

@@ -71,7 +71,7 @@ def guarded_by(guard: AddressGuard | None) -> dict[str, Any]:
 
 def certified_by(url: str, tls: PeerTls | None) -> dict[str, Any]:
     """The extensions of a request with this certificate. Only the origin of `url` sees the certificate."""
-    return {} if tls is None else {_CERTIFIED: (_place(httpx2.URL(url)), tls)}
+    return {} if tls is None else {_CERTIFIED: (_connection_origin(httpx2.URL(url)), tls)}
 
 
 def shows_certificate(request: httpx2.Request) -> bool:
@@ -294,12 +294,12 @@ async def _first_of(addresses: Sequence[str], connect: _Connect) -> httpcore2.As
     Raises:
         httpcore2.ConnectError: no connection succeeded.
     """
-    made: list[httpcore2.AsyncNetworkStream] = []
+    streams: list[httpcore2.AsyncNetworkStream] = []
     faults: list[httpcore2.ConnectError] = []
 
     async def attempt(address: str, ended: anyio.Event) -> None:
         try:
-            made.append(await connect(address))
+            streams.append(await connect(address))
         except httpcore2.ConnectError as exc:
             faults.append(exc)
             ended.set()
@@ -313,12 +313,12 @@ async def _first_of(addresses: Sequence[str], connect: _Connect) -> httpcore2.As
                 tasks.start_soon(attempt, address, ended)
                 with anyio.move_on_after(_NEXT_ADDRESS_SECONDS):
                     await ended.wait()
-        if not made:
+        if not streams:
             raise faults[0] if faults else httpcore2.ConnectError("the name has no address")
-        return made.pop(0)
+        return streams.pop(0)
     finally:
         with anyio.CancelScope(shield=True):
-            for late in made:
+            for late in streams:
                 await late.aclose()
 
 
@@ -400,7 +400,10 @@ class PeerAuth(httpx2.Auth):
             if shown.headers:
                 request.headers = _with(plain, shown)
             if shown.tls is not None:
-                request.extensions = {**request.extensions, _CERTIFIED: (_place(request.url), shown.tls)}
+                request.extensions = {
+                    **request.extensions,
+                    _CERTIFIED: (_connection_origin(request.url), shown.tls),
+                }
             if shown.query:
                 request.url = request.url.copy_merge_params(shown.query)
         if request.url.userinfo.strip(b":"):
@@ -455,10 +458,10 @@ def lacked_scopes(response: httpx2.Response) -> Sequence[str]:
     Spec: RFC 6750 section 3.1, MCP 2026-07-28 authorization (scope challenges).
     """
     challenge = response.headers.get("www-authenticate", "")
-    said = _CHALLENGED.search(challenge)
-    if response.status_code != 403 or said is None or not _INSUFFICIENT.search(challenge):
+    match = _CHALLENGED.search(challenge)
+    if response.status_code != 403 or match is None or not _INSUFFICIENT.search(challenge):
         return ()
-    scopes = dict.fromkeys((said[1] or said[2] or "").split())
+    scopes = dict.fromkeys((match[1] or match[2] or "").split())
     return [scope for scope in scopes if _SCOPE.fullmatch(scope)][:_LACKED_MOST]
 
 
@@ -513,7 +516,7 @@ class _ReadAhead(httpx2.AsyncByteStream):
         await self._body.aclose()
 
 
-def _place(url: httpx2.URL) -> tuple[bytes, bytes, int | None]:
+def _connection_origin(url: httpx2.URL) -> tuple[bytes, bytes, int | None]:
     """The origin of a URL, in the form that connections use."""
     return url.raw_scheme, url.raw_host, url.port or {"https": 443, "http": 80}.get(url.scheme)
 

@@ -85,11 +85,11 @@ class Connection(Protocol):
         """Called when the head has not come in time."""
         ...
 
-    def look_at_body(self) -> None:
+    def check_body(self) -> None:
         """Called each time that `body_seconds` have passed while the body is being read."""
         ...
 
-    def rest_is_over(self) -> None:
+    def end_idle(self) -> None:
         """Called when the connection has been idle for `idle_seconds`, or when its slot is needed."""
         ...
 
@@ -125,7 +125,7 @@ class PendingHandshake:
         """See `Connection`."""
         self.abort()
 
-    look_at_body = rest_is_over = give_way = read_no_more = refuse_more = head_is_late
+    check_body = end_idle = give_way = read_no_more = refuse_more = head_is_late
 
 
 class WaitingConnections:
@@ -153,7 +153,7 @@ class WaitingConnections:
         self._since.pop(connection, None)
         self._since[connection] = self._loop.time()
         if self._timer is None:
-            self._timer = self._loop.call_later(self._seconds, self._look)
+            self._timer = self._loop.call_later(self._seconds, self._expire)
 
     def discard(self, connection: Connection) -> None:
         """Remove a connection if it is waiting."""
@@ -163,12 +163,12 @@ class WaitingConnections:
         """The connection that has waited longest; None if none waits."""
         return next(iter(self._since), None)
 
-    def _look(self) -> None:
+    def _expire(self) -> None:
         self._timer, now = None, self._loop.time()
         while (first := self.longest()) is not None:
             left = self._since[first] + self._seconds - now
             if left > 0:
-                self._timer = self._loop.call_later(left, self._look)
+                self._timer = self._loop.call_later(left, self._expire)
                 return
             del self._since[first]
             self._tell(first)
@@ -215,15 +215,15 @@ class Connections:
     def __post_init__(self) -> None:
         limits, requests = self.limits, self.requests
         self._proxies = [network_of(network) for network in limits.proxies]
-        self.heads = WaitingConnections(requests.head_seconds, lambda one: one.head_is_late())
+        self.heads = WaitingConnections(requests.head_seconds, lambda connection: connection.head_is_late())
         """Connections whose head is awaited: new ones, and kept ones that have sent a part of a head."""
-        self.bodies = WaitingConnections(requests.body_seconds, lambda one: one.look_at_body())
+        self.bodies = WaitingConnections(requests.body_seconds, lambda connection: connection.check_body())
         """Connections whose body is being read and did not come with its head."""
-        self.idle = WaitingConnections(limits.idle_seconds, lambda one: one.rest_is_over())
+        self.idle = WaitingConnections(limits.idle_seconds, lambda connection: connection.end_idle())
         """Idle connections."""
-        self.draining = WaitingConnections(_LINGER_SECONDS, lambda one: one.abort())
+        self.draining = WaitingConnections(_LINGER_SECONDS, lambda connection: connection.abort())
         """Refused connections, whose remaining input is discarded."""
-        self.seldom = RateLimitedLog(asyncio.get_running_loop().time)
+        self.limited_log = RateLimitedLog(asyncio.get_running_loop().time)
 
     def arrived(self, connection: Connection) -> None:
         """Add a connection that was opened and has sent nothing yet."""
@@ -242,7 +242,9 @@ class Connections:
             return
         self.heads.add(connection)
         if len(self.heads) > self.limits.new and (first := self.heads.longest()) is not None:
-            self.seldom.warn("too many connections wait for a request: closed the oldest of them", first.peer)
+            self.limited_log.warn(
+                "too many connections wait for a request: closed the oldest of them", first.peer
+            )
             self.heads.discard(first)
             first.head_is_late()
 
@@ -263,13 +265,13 @@ class Connections:
         self._read[connection] = self._read.get(connection, 0) + size
         self._read_bytes += size
         if self._read_bytes > self.requests.bodies_limit_bytes:
-            self._lighten()
+            self._refuse_largest_bodies()
 
     def has_read(self, connection: Connection) -> None:
         """Stop counting a connection's body: it is complete, or no longer needed."""
         self._read_bytes -= self._read.pop(connection, 0)
 
-    def _lighten(self) -> None:
+    def _refuse_largest_bodies(self) -> None:
         most = self.requests.bodies_limit_bytes - self.requests.bodies_limit_bytes // _ROOM_OF
         for connection in sorted(self._read, key=self._read.__getitem__, reverse=True):
             if self._read_bytes <= most:
@@ -297,16 +299,18 @@ class Connections:
 
     def relieve(self) -> None:
         """Close one connection, because no descriptor is left."""
-        self.seldom.warn("no descriptor is left for another connection", "")
+        self.limited_log.warn("no descriptor is left for another connection", "")
         if not self._make_room() and (first := self.heads.longest() or self.draining.longest()) is not None:
             first.abort()
 
     def _make_room(self) -> bool:
-        first = next((one for one in self.idle if one.has_sent_all), None)
+        first = next((connection for connection in self.idle if connection.has_sent_all), None)
         if first is not None:
-            self.seldom.warn("all connections are in use: closed the one that was idle longest", first.peer)
+            self.limited_log.warn(
+                "all connections are in use: closed the one that was idle longest", first.peer
+            )
             self._forget(first)
-            first.rest_is_over()
+            first.end_idle()
             return True
         first = self.bodies.longest()
         if first is not None:

@@ -52,7 +52,7 @@ async def fetched_json(
     """
     request.headers.update(_HEADERS)
     request.extensions = {**request.extensions, **guarded_by(guard)}
-    where = _shown(request)
+    where = _url_of(request)
     try:
         with anyio.fail_after(limits.seconds):
             body = await _body(http, request, limits.total_bytes, where)
@@ -92,6 +92,6 @@ async def _body(http: httpx2.AsyncClient, request: httpx2.Request, limit_bytes: 
             await response.aclose()
 
 
-def _shown(request: httpx2.Request) -> str:
+def _url_of(request: httpx2.Request) -> str:
     url = urlsplit(str(request.url))
     return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"

@@ -112,7 +112,7 @@ def _inside(address: ipaddress.IPv6Address) -> Iterator[ipaddress.IPv4Address]:
 async def addresses_of(host: str, port: int) -> Sequence[str]:
     """The addresses of a name, as the system resolves it."""
     found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [*dict.fromkeys(str(one[4][0]) for one in found)]
+    return [*dict.fromkeys(str(entry[4][0]) for entry in found)]
 
 
 def refusing_private(words: str) -> AddressJudge:

@@ -25,7 +25,7 @@ from bridge.http.client import connect_guarded, guarded_by
 from bridge.http.private_addresses import AddressGuard, PrivateAddressError
 from bridge.text.safe_text import shell_word
 
-_LOOK_SECONDS: Final = 5.0
+_PROBE_SECONDS: Final = 5.0
 """The longest time for a probe. A slower peer stays unknown."""
 
 _BODY_BYTES: Final = 1024 * 1024
@@ -54,7 +54,7 @@ _UNSUPPORTED_VERSION: Final = -32022
 
 
 @dataclass(frozen=True)
-class _Looker:
+class _Prober:
     """The client and the guard of a probe."""
 
     http: httpx2.AsyncClient
@@ -113,10 +113,10 @@ def url_with_scheme(text: str) -> str | None:
         urlsplit(text)
     except ValueError:  # a malformed IPv6 address
         return None
-    meant = _HOST.fullmatch(text)
-    if meant is None:
+    match = _HOST.fullmatch(text)
+    if match is None:
         return None
-    return f"http://{text}" if meant["near"] or meant["port"] else f"https://{text}"
+    return f"http://{text}" if match["near"] or match["port"] else f"https://{text}"
 
 
 async def explained(
@@ -125,7 +125,7 @@ async def explained(
     url: str,
     wanted: WantedKind,
     guard: AddressGuard | None = None,
-    within_seconds: float = _LOOK_SECONDS,
+    within_seconds: float = _PROBE_SECONDS,
 ) -> PeerError:
     """The fault at a URL, with a hint about what is there instead, if a probe finds out in time.
 
@@ -174,41 +174,41 @@ async def kind_at(
     url: str,
     wanted: WantedKind,
     guard: AddressGuard | None = None,
-    within_seconds: float = _LOOK_SECONDS,
+    within_seconds: float = _PROBE_SECONDS,
 ) -> FoundKind | None:
     """What is at a URL where the wanted peer was not found; None if a probe does not find out in time.
 
     Raises:
         PrivateAddressError: `guard` refuses an address of the URL.
     """
-    looker = _Looker(http, guard)
-    looks: dict[FoundKind, Callable[[], Awaitable[bool]]] = {
-        FoundKind.TLS: lambda: _speaks_tls(looker, url),
-        FoundKind.AGENT: lambda: _is_agent(looker, url),
-        FoundKind.SERVER: lambda: _is_server(looker, url),
-        FoundKind.AGENTS: lambda: _lists_agents(looker, url),
-        FoundKind.SERVER_BELOW: lambda: _is_server(looker, f"{url.partition('?')[0].rstrip('/')}/mcp"),
-        FoundKind.PAGE: lambda: _is_page(looker, url, wanted),
+    prober = _Prober(http, guard)
+    probes: dict[FoundKind, Callable[[], Awaitable[bool]]] = {
+        FoundKind.TLS: lambda: _speaks_tls(prober, url),
+        FoundKind.AGENT: lambda: _is_agent(prober, url),
+        FoundKind.SERVER: lambda: _is_server(prober, url),
+        FoundKind.AGENTS: lambda: _lists_agents(prober, url),
+        FoundKind.SERVER_BELOW: lambda: _is_server(prober, f"{url.partition('?')[0].rstrip('/')}/mcp"),
+        FoundKind.PAGE: lambda: _is_page(prober, url, wanted),
     }
-    with anyio.move_on_after(min(within_seconds, _LOOK_SECONDS)):
-        for kind, look in looks.items():
-            if (wanted, kind) in _HINTS and await look():
+    with anyio.move_on_after(min(within_seconds, _PROBE_SECONDS)):
+        for kind, probe in probes.items():
+            if (wanted, kind) in _HINTS and await probe():
                 return kind
     return None
 
 
-async def _speaks_tls(looker: _Looker, url: str) -> bool:
+async def _speaks_tls(prober: _Prober, url: str) -> bool:
     """Whether a port that does not answer plain HTTP completes a TLS handshake."""
     parsed = urlsplit(url)
     if parsed.scheme != "http" or not parsed.hostname:
         return False
-    answer = await _asked(looker, "GET", url)
+    answer = await _answer_to(prober, "GET", url)
     if answer is not None and answer.status_code != httpx2.codes.BAD_REQUEST:
         return False
     any_certificate = ssl.create_default_context()
     any_certificate.check_hostname, any_certificate.verify_mode = False, ssl.CERT_NONE
     with suppress(httpcore2.NetworkError):
-        stream = await connect_guarded(parsed.hostname, parsed.port or 80, looker.guard)
+        stream = await connect_guarded(parsed.hostname, parsed.port or 80, prober.guard)
         try:
             await stream.start_tls(any_certificate, parsed.hostname)
         finally:
@@ -218,29 +218,29 @@ async def _speaks_tls(looker: _Looker, url: str) -> bool:
     return False
 
 
-async def _is_agent(looker: _Looker, url: str) -> bool:
-    answer = await _asked(looker, "GET", _card_url(url))
+async def _is_agent(prober: _Prober, url: str) -> bool:
+    answer = await _answer_to(prober, "GET", _card_url(url))
     card = _json_of(answer) if answer is not None and answer.is_success else None
     return isinstance(card, dict) and "skills" in card
 
 
-async def _lists_agents(looker: _Looker, url: str) -> bool:
+async def _lists_agents(prober: _Prober, url: str) -> bool:
     """Whether the peer is a bridge of several agents, which serves no card at its root."""
     parsed = urlsplit(url)
-    answer = await _asked(
-        looker, "GET", f"{parsed.scheme}://{parsed.netloc.rpartition('@')[2]}/.well-known/agent-card.json"
+    answer = await _answer_to(
+        prober, "GET", f"{parsed.scheme}://{parsed.netloc.rpartition('@')[2]}/.well-known/agent-card.json"
     )
     body = _json_of(answer) if answer is not None and answer.status_code == httpx2.codes.NOT_FOUND else None
     return "several agents here" in json.dumps(body)
 
 
-async def _is_server(looker: _Looker, url: str) -> bool:
+async def _is_server(prober: _Prober, url: str) -> bool:
     """Whether the peer answers the handshake of MCP. A session that the handshake opens is closed again."""
-    answer = await _asked(looker, "POST", url, _INITIALIZE)
+    answer = await _answer_to(prober, "POST", url, _INITIALIZE)
     if answer is None:
         return False
     if session := answer.headers.get(_SESSION):
-        await _asked(looker, "DELETE", url, headers={_SESSION: session})
+        await _answer_to(prober, "DELETE", url, headers={_SESSION: session})
     if answer.is_success:
         return b'"protocolVersion"' in answer.content
     if answer.status_code == httpx2.codes.UNAUTHORIZED:
@@ -249,13 +249,13 @@ async def _is_server(looker: _Looker, url: str) -> bool:
     return isinstance(error, dict) and error.get("code") == _UNSUPPORTED_VERSION
 
 
-async def _is_page(looker: _Looker, url: str, wanted: WantedKind) -> bool:
+async def _is_page(prober: _Prober, url: str, wanted: WantedKind) -> bool:
     """Whether the URL is a web page. If an agent is wanted, a URL with a broken card counts as no page."""
     if wanted is WantedKind.AGENT:
-        card = await _asked(looker, "GET", _card_url(url))
+        card = await _answer_to(prober, "GET", _card_url(url))
         if card is None or not (card.status_code in _ABSENT or _is_html(card)):
             return False
-    answer = await _asked(looker, "GET", url)
+    answer = await _answer_to(prober, "GET", url)
     return answer is not None and _is_html(answer)
 
 
@@ -268,8 +268,8 @@ def _card_url(url: str) -> str:
     return f"{url.partition('?')[0].rstrip('/')}/.well-known/agent-card.json"
 
 
-async def _asked(
-    looker: _Looker,
+async def _answer_to(
+    prober: _Prober,
     method: str,
     url: str,
     body: object = None,
@@ -280,16 +280,16 @@ async def _asked(
     accepted = (
         "application/json, text/event-stream" if body is not None else "application/json, text/html, */*"
     )
-    request = looker.http.build_request(
+    request = prober.http.build_request(
         method,
         url,
         json=body,
         headers={"Accept": accepted, **(headers or {})},
-        extensions=guarded_by(looker.guard),
+        extensions=guarded_by(prober.guard),
     )
     read = bytearray()
     try:
-        answer = await looker.http.send(request, stream=True, follow_redirects=False)
+        answer = await prober.http.send(request, stream=True, follow_redirects=False)
         try:
             async for chunk in answer.aiter_bytes():
                 read += chunk

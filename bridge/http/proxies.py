@@ -22,8 +22,8 @@ def proxy_of(scheme: str, host: str, port: int | None = None) -> str | None:
     """
     if is_loopback(host):
         return None
-    found = getproxies()
-    url = found.get(scheme) or found.get("all")
+    proxies = getproxies()
+    url = proxies.get(scheme) or proxies.get("all")
     if not url or proxy_bypass(host if port is None else f"{host}:{port}"):
         return None
     url = url if "://" in url else f"http://{url}"

@@ -137,11 +137,11 @@ class TrustedProxies:
         if not self.header or not self._are_at(_client_of(scope)):
             return None
         name = self.header.encode()
-        said = [value for key, value in scope["headers"] if key == name]
-        if len(said) > 1:
+        values = [value for key, value in scope["headers"] if key == name]
+        if len(values) > 1:
             raise RefusedError(400, f"The header {self.header} is sent more than once")
         try:
-            return said[0].strip(b" \t").decode() or None if said else None
+            return values[0].strip(b" \t").decode() or None if values else None
         except UnicodeDecodeError:
             return None
 
@@ -150,8 +150,8 @@ class TrustedProxies:
         address in `X-Forwarded-For` that no trusted proxy has. Each proxy appends the address that called it; the
         caller may have written the entries before."""
         address = _client_of(scope)
-        said = [value.decode("latin-1") for key, value in scope["headers"] if key == b"x-forwarded-for"]
-        hops = ",".join(said).split(",") if said else []
+        values = [value.decode("latin-1") for key, value in scope["headers"] if key == b"x-forwarded-for"]
+        hops = ",".join(values).split(",") if values else []
         for hop in reversed(hops[-_HOPS_MOST:]):
             if not self._are_at(address):
                 break

@@ -167,7 +167,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """The bytes of chunk extensions and trailers since the last byte of the body."""
         self._unread_bytes = 0
         self._unsent_bytes = 0
-        """The unsent bytes of the answer at the last call of `rest_is_over`."""
+        """The unsent bytes of the answer at the last call of `end_idle`."""
         self._reads_body = False
         """Whether the connection is reading a body that did not come with its head."""
         self._is_refused = False
@@ -189,7 +189,7 @@ class BoundedProtocol(HttpToolsProtocol):
         being refused."""
         self._refuse(RequestRefusal.SLOW_HEAD, silently=not self._head_bytes)
 
-    def look_at_body(self) -> None:
+    def check_body(self) -> None:
         """Refuse the body if too little of it came since the last call, unless the server itself paused reading."""
         wanted = self._wanted_bytes(self._limits.body_seconds)
         if self._body_bytes < wanted and not self.flow.read_paused and not self.pipeline:
@@ -198,7 +198,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._body_bytes = 0
         self._connections.bodies.add(self)
 
-    def rest_is_over(self) -> None:
+    def end_idle(self) -> None:
         """Close the connection, unless its peer still reads the answer at the minimum rate of bodies."""
         unsent, before = self.transport.get_write_buffer_size(), self._unsent_bytes
         self._unsent_bytes = unsent
@@ -307,7 +307,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._connections.bodies.discard(self)
             self._connections.has_read(self)
             if self.cycle.response_complete:
-                self._rest()
+                self._start_idle()
 
     def on_response_complete(self) -> None:
         if self.pipeline:
@@ -318,9 +318,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self.server_state.total_requests += 1
         if not self.transport.is_closing():
             self.flow.resume_reading()
-            self._rest()
+            self._start_idle()
 
-    def _rest(self) -> None:
+    def _start_idle(self) -> None:
         """Wait for the next request, if the current one was read in full."""
         if self._awaits_head and not self._is_refused:
             self._connections.idle.add(self)
@@ -371,7 +371,7 @@ class BoundedProtocol(HttpToolsProtocol):
         cycle: RequestResponseCycle | None = self.cycle
         is_answered = cycle is not None and cycle.response_complete and not self._awaits_head
         if not silently and not is_answered:
-            self._connections.seldom.warn(refusal.line, self.peer)
+            self._connections.limited_log.warn(refusal.line, self.peer)
         if cycle is not None and not cycle.response_complete:
             if self._awaits_head or self.pipeline or cycle.response_started:
                 self._end_after(cycle, refusal)
@@ -485,7 +485,7 @@ class BoundedServer(uvicorn.Server):
         try:
             await loop.connect_accepted_socket(protocol, accepted, **tls)
         except Exception as exc:  # noqa: BLE001 - the fault of a single connection must not stop the others
-            _tell(exc, connections, peer)
+            _log_failed_connection(exc, connections, peer)
             if not tls:  # with TLS asyncio closes the socket when the handshake has released it
                 accepted.close()
 
@@ -501,7 +501,7 @@ class BoundedServer(uvicorn.Server):
                 try:
                     context = tls.context()
                 except Exception as exc:  # noqa: BLE001 - as in `_connect`
-                    _tell(exc, connections, handshake.peer)
+                    _log_failed_connection(exc, connections, handshake.peer)
                     accepted.close()
                     return
                 await self._connect(
@@ -516,12 +516,12 @@ class BoundedServer(uvicorn.Server):
                 connections.left(handshake)
 
 
-def _tell(exc: Exception, connections: Connections, peer: str) -> None:
+def _log_failed_connection(exc: Exception, connections: Connections, peer: str) -> None:
     """Log why a connection was not made. Failed handshakes are common, so they are not warnings."""
     if isinstance(exc, UnreadableCertificateError):
-        connections.seldom.warn("refused a client whose certificate cannot be read", peer)
+        connections.limited_log.warn("refused a client whose certificate cannot be read", peer)
     elif not isinstance(exc, OSError):
-        connections.seldom.warn(f"a connection was closed at its start, by {type(exc).__name__}", peer)
+        connections.limited_log.warn(f"a connection was closed at its start, by {type(exc).__name__}", peer)
     logger.debug("a connection was not made: %s", exc, exc_info=None if isinstance(exc, OSError) else exc)
 
 

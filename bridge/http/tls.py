@@ -68,7 +68,7 @@ class _FollowedContext:
         self._used: tuple[FileStamp, ...] = ()
         """The stamps of the files that the context was made from."""
         self._context: ssl.SSLContext | None = None
-        self._told: object = None
+        self._logged: object = None
 
     def now(self) -> tuple[ssl.SSLContext, bool]:
         """The context of the current files, or the last good context; and whether it is new.
@@ -84,11 +84,11 @@ class _FollowedContext:
         except UsageError as exc:
             if before is None:
                 raise
-            if self._told != (told := (stamps, str(exc))):
-                self._told = told
+            if self._logged != (logged := (stamps, str(exc))):
+                self._logged = logged
                 logger.warning("%s: %s", self._refusal, exc)
             return before, False
-        self._used, self._told = stamps, None
+        self._used, self._logged = stamps, None
         return self._context, True
 
 

@@ -68,29 +68,38 @@ class WebOrigins:
                 await app(scope, receive, _with(send, {"Vary": "Origin"}))
                 return
             # The origin is allowed, so later checks treat the request like one that no page has sent.
-            plain = {**scope, "headers": [one for one in scope["headers"] if one[0].lower() != b"origin"]}
-            told = {"Vary": "Origin", "Access-Control-Allow-Origin": origin}
+            plain = {
+                **scope,
+                "headers": [header for header in scope["headers"] if header[0].lower() != b"origin"],
+            }
+            cors_headers = {"Vary": "Origin", "Access-Control-Allow-Origin": origin}
             if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
-                await self._preflight(plain, told)(scope, receive, send)
+                await self._preflight(plain, cors_headers)(scope, receive, send)
                 return
-            await app(plain, receive, _with(send, {**told, "Access-Control-Expose-Headers": _EXPOSED}))
+            await app(
+                plain, receive, _with(send, {**cors_headers, "Access-Control-Expose-Headers": _EXPOSED})
+            )
 
         return answer
 
-    def _preflight(self, scope: Scope, told: dict[str, str]) -> Response:
+    def _preflight(self, scope: Scope, cors_headers: dict[str, str]) -> Response:
         headers = Headers(scope=scope)
         try:
             self._place.require_own(headers)
         except RefusedError as exc:
             return Response(str(exc), exc.status, media_type="text/plain")
-        asked = [one.strip() for one in headers.get("access-control-request-headers", "").split(",")]
-        named = [one for one in asked if one.lower().startswith(_OF_ARGUMENTS) and one.isascii()]
+        requested = [
+            header.strip() for header in headers.get("access-control-request-headers", "").split(",")
+        ]
+        argument_headers = [
+            header for header in requested if header.lower().startswith(_OF_ARGUMENTS) and header.isascii()
+        ]
         allowed = {
             "Access-Control-Allow-Methods": _METHODS,
-            "Access-Control-Allow-Headers": ", ".join([*_HEADERS, *named]),
+            "Access-Control-Allow-Headers": ", ".join([*_HEADERS, *argument_headers]),
             "Access-Control-Max-Age": str(_MAX_AGE_SECONDS),
         }
-        return Response(status_code=204, headers={**told, **allowed})
+        return Response(status_code=204, headers={**cors_headers, **allowed})
 
 
 def _with(send: Send, more: dict[str, str]) -> Send:

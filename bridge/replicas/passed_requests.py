@@ -20,7 +20,7 @@ from bridge.replicas.proofs import ProofPurpose, Proofs
 PASSED_HEADER: Final = "mcp-a2a-hop"
 """The header of a passed request. In an answer it says that the passed request was not accepted."""
 
-REFUSED_HOP: Final = "refused"
+REFUSED_REQUEST: Final = "refused"
 
 SHOWN_BEFORE: Final = "mcp-a2a-shown"
 """The header of a passed request with the identities of the client's certificate. It counts only if the proof holds."""
@@ -81,7 +81,7 @@ class PassedHeaders:
         """The header for passing a request to the replica with this epoch."""
         at_ms, nonce = round(now_seconds * 1000), secrets.token_hex(_NONCE_BYTES)
         digest = sha256(body).digest()
-        proof = self._proofs.proof(ProofPurpose.HOP, *_said(epoch, at_ms, nonce, digest, request))
+        proof = self._proofs.proof(ProofPurpose.HOP, *_statement(epoch, at_ms, nonce, digest, request))
         return f"{epoch}.{at_ms}.{nonce}.{digest.hex()}.{proof.hex()}"
 
     def accept(self, header: str, request: PassedRequest, now_seconds: float) -> AcceptedRequest:
@@ -95,8 +95,8 @@ class PassedHeaders:
             raise NotPassedError("it is malformed")
         epoch, at_ms, nonce = int(found["epoch"]), int(found["at"]), found["nonce"]
         digest = bytes.fromhex(found["body"])
-        said = _said(epoch, at_ms, nonce, digest, request)
-        if not self._proofs.holds(bytes.fromhex(found["proof"]), ProofPurpose.HOP, *said):
+        statement = _statement(epoch, at_ms, nonce, digest, request)
+        if not self._proofs.holds(bytes.fromhex(found["proof"]), ProofPurpose.HOP, *statement):
             raise NotPassedError("it was not made with our keys for this request")
         now_ms = round(now_seconds * 1000)
         if abs(now_ms - at_ms) > VALID_SECONDS * 1000:
@@ -115,7 +115,9 @@ class PassedHeaders:
         self._seen[nonce] = now_ms
 
 
-def _said(epoch: int, at_ms: int, nonce: str, digest: bytes, request: PassedRequest) -> tuple[bytes, ...]:
+def _statement(
+    epoch: int, at_ms: int, nonce: str, digest: bytes, request: PassedRequest
+) -> tuple[bytes, ...]:
     parts = (str(epoch), str(at_ms), nonce, request.verb, request.path, request.session)
     shown = (request.shown.encode(),) if request.shown else ()
     return (*(part.encode() for part in parts), digest, *shown)

@@ -40,22 +40,22 @@ class Proofs:
         """`keys` is not empty. `Seal` checks the length of the keys."""
         self._keys = {purpose: [_derived(key, purpose) for key in keys] for purpose in ProofPurpose}
 
-    def proof(self, purpose: ProofPurpose, *said: bytes) -> bytes:
+    def proof(self, purpose: ProofPurpose, *statement: bytes) -> bytes:
         """The proof of a statement, given in parts."""
-        return _mac(self._keys[purpose][0], said)
+        return _mac(self._keys[purpose][0], statement)
 
-    def proofs(self, purpose: ProofPurpose, *said: bytes) -> frozenset[bytes]:
+    def proofs(self, purpose: ProofPurpose, *statement: bytes) -> frozenset[bytes]:
         """A proof with each key. The proofs of a statement by two replicas overlap if their rings have a common key."""
-        return frozenset(_mac(key, said) for key in self._keys[purpose])
+        return frozenset(_mac(key, statement) for key in self._keys[purpose])
 
-    def holds(self, proof: bytes, purpose: ProofPurpose, *said: bytes) -> bool:
+    def holds(self, proof: bytes, purpose: ProofPurpose, *statement: bytes) -> bool:
         """Whether a proof of this statement was made with one of the keys."""
-        return any(hmac.compare_digest(proof, _mac(key, said)) for key in self._keys[purpose])
+        return any(hmac.compare_digest(proof, _mac(key, statement)) for key in self._keys[purpose])
 
 
-def _mac(key: bytes, said: Iterable[bytes]) -> bytes:
+def _mac(key: bytes, statement: Iterable[bytes]) -> bytes:
     """The MAC of the parts. Each part goes in with its length, so that no part can pass as the end of another."""
-    whole = b"".join(len(part).to_bytes(8, "big") + part for part in said)
+    whole = b"".join(len(part).to_bytes(8, "big") + part for part in statement)
     return hmac.digest(key, whole, sha256)
 
 

@@ -62,9 +62,9 @@ class MemoryOutbox:
         if task is None:
             raise StoreConflictError(f"task {webhook.key.task_id} is not stored")
         others = [
-            one.webhook.key
-            for one in task.webhooks.values()
-            if _is_live(one) and one.webhook.key != webhook.key
+            other.webhook.key
+            for other in task.webhooks.values()
+            if _is_live(other) and other.webhook.key != webhook.key
         ]
         if len(others) >= limits.each_task:
             raise WebhookLimitError(f"the task has {limits.each_task} webhooks already")

@@ -80,7 +80,7 @@ async def _compared(
     others = target.tasks()
     async for task in source.tasks():
         other = await anext(others, None)
-        if other is None or _as_kept_by_all(other) != _as_kept_by_all(task):
+        if other is None or _without_replica_fields(other) != _without_replica_fields(task):
             raise StoreError(f"task {task.task.task_id} differs in the target store; nothing was moved")
         compared += 1
         unfinished += not task.task.head.ended
@@ -91,7 +91,7 @@ async def _compared(
     return Moved(compared, unfinished)
 
 
-def _as_kept_by_all(whole: WholeTask) -> WholeTask:
+def _without_replica_fields(whole: WholeTask) -> WholeTask:
     """A task with only what every store keeps: stores without replicas drop ages and answers of messages."""
     messages = (replace(message, age_ms=None, answer=None) for message in whole.messages)
     return replace(whole, messages=tuple(messages))

@@ -106,7 +106,7 @@ class SQLiteStore:
         return self
 
     def _open(self) -> tuple[sqlite3.Connection, OwnedFile]:
-        with self._in_words(), ExitStack() as stack:
+        with self._as_usage_errors(), ExitStack() as stack:
             connection, file = self._own(stack)
             self._look_ups = stack.enter_context(Reader(self._path))
             self._scans = stack.enter_context(Reader(self._path))
@@ -133,7 +133,7 @@ class SQLiteStore:
         return connection, file
 
     @contextmanager
-    def _in_words(self) -> Iterator[None]:
+    def _as_usage_errors(self) -> Iterator[None]:
         try:
             yield
         except (OSError, sqlite3.Error) as exc:
@@ -144,7 +144,7 @@ class SQLiteStore:
     async def contents(self, *, create: bool) -> AsyncIterator[SQLiteContents]:
         """All that the store keeps; see `Store.contents`."""
         with ExitStack() as stack:
-            with self._in_words():
+            with self._as_usage_errors():
                 if create:
                     connection, _ = self._own(stack)
                 elif self._path.exists():

@@ -10,7 +10,7 @@ the transaction fails.
 The task `deliver` makes the callbacks, because a callback may start another task or read the clock, and anyio allows
 both only inside a task, not in a bare callback of the loop.
 
-The thread owns the connection, `_positions`, `_hooked`, `_lost` and `_trouble`; the loop owns all else. Only one
+The thread owns the connection, `_positions`, `_hooked`, `_lost` and `_last_failure`; the loop owns all else. Only one
 process owns the file (`file_lock.py`), so the thread's memory of a task between two batches agrees with the file.
 """
 
@@ -109,7 +109,7 @@ class Writer:
         self._lost: str | None = None
         self._positions: dict[str, TaskPosition] = {}
         self._hooked = hooked or set()
-        self._trouble: str | None = None
+        self._last_failure: str | None = None
         # A daemon thread, so that a disk that hangs forever cannot keep the process from ending.
         self._thread = threading.Thread(target=self._work, name=f"writer of {name}", daemon=True)
         self._thread.start()
@@ -173,8 +173,8 @@ class Writer:
     async def deliver(self) -> None:
         """Call back with the outcomes of changes until the thread has ended. A cancellation does not shorten this."""
         with self._delivery:
-            while (told := await self._answers.get()) is not None:
-                answers, self.failure = told
+            while (posted := await self._answers.get()) is not None:
+                answers, self.failure = posted
                 for done, error in answers:
                     _deliver(done, error)
             self._stopped.set_result(None)
@@ -186,7 +186,7 @@ class Writer:
             self._serve()
         finally:
             self._release()
-            self._tell(None)
+            self._post_answers(None)
 
     def _serve(self) -> None:
         ends = False
@@ -194,10 +194,10 @@ class Writer:
             items, ends = self._take()
             for kind, run in groupby(items, type):
                 if kind is _Submitted:
-                    answers = self._keep([item for item in run if isinstance(item, _Submitted)])
+                    answers = self._store_batch([item for item in run if isinstance(item, _Submitted)])
                 else:
-                    answers = [self._do(item) for item in run if isinstance(item, _WriteJob)]
-                self._tell((answers, self._trouble))
+                    answers = [self._run_job(item) for item in run if isinstance(item, _WriteJob)]
+                self._post_answers((answers, self._last_failure))
 
     def _take(self) -> tuple[list[_Item], bool]:
         """Wait for an entry of the queue. Returns all queued items, and whether the writer must end after them."""
@@ -210,12 +210,12 @@ class Writer:
             return items, True
         return items, False
 
-    def _tell(self, answers: _Answers | None) -> None:
+    def _post_answers(self, answers: _Answers | None) -> None:
         # RuntimeError: the loop was closed before the writer, so nothing waits for the answers.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._answers.put_nowait, answers)
 
-    def _keep(self, batch: Sequence[_Submitted]) -> list[_Answer]:
+    def _store_batch(self, batch: Sequence[_Submitted]) -> list[_Answer]:
         """Write the changes that follow, in one transaction, and return the outcome of each change."""
         try:
             with self._transaction():
@@ -223,11 +223,11 @@ class Writer:
         except Exception as exc:  # noqa: BLE001 - every caller of the batch gets it
             if len(batch) > 1 and not _is_storage_fault(exc):
                 # Invalid Unicode, or bytes beyond SQLite's limit, in one change must not refuse the others.
-                return [answer for item in batch for answer in self._keep([item])]
+                return [answer for item in batch for answer in self._store_batch([item])]
             self._log_first("changes cannot be stored", exc)
             return [(item.done, self._refusal(exc)) for item in batch]
         if any(error is None for _, error in answers):
-            self._trouble = None
+            self._last_failure = None
         self._forget(batch)
         return answers
 
@@ -265,7 +265,7 @@ class Writer:
                 del self._positions[item.change.task_id]
                 self._hooked.discard(item.change.task_id)
 
-    def _do(self, job: _WriteJob) -> _Answer:
+    def _run_job(self, job: _WriteJob) -> _Answer:
         self._positions.clear()
         if job.hooks is not None:
             self._hooked.add(job.hooks)
@@ -275,7 +275,7 @@ class Writer:
         except Exception as exc:  # noqa: BLE001 - the caller of the job gets it
             self._log_first("a transaction failed", exc)
             return partial(_settle, job.result, 0), self._refusal(exc)
-        self._trouble = None
+        self._last_failure = None
         return partial(_settle, job.result, number), None
 
     @contextmanager
@@ -303,7 +303,7 @@ class Writer:
     def _log_first(self, what: str, cause: Exception) -> None:
         """Log a failure if it is the first since the last success. A full or broken disk needs no traceback, because
         the fault is not in this code."""
-        if self._trouble is None:
+        if self._last_failure is None:
             if getattr(cause, "sqlite_errorcode", None) == _FULL:
                 words = "the disk is full: %s takes no changes, and new work is refused until there is room"
                 logger.error(words, self._name)
@@ -314,11 +314,11 @@ class Writer:
 
     def _refusal(self, cause: Exception) -> StoreError:
         if _is_storage_fault(cause):
-            self._trouble = f"{self._name} cannot be written: {cause}"
+            self._last_failure = f"{self._name} cannot be written: {cause}"
             hint = (
                 "" if self._lost else "; check the disk: new work is refused until the store can be written"
             )
-            refusal = StoreError(f"{self._trouble}{hint}")
+            refusal = StoreError(f"{self._last_failure}{hint}")
         else:
             refusal = StoreError(f"{self._name} cannot store this: {cause}")
         refusal.__cause__ = cause

@@ -84,8 +84,8 @@ class KnownNames:
 
     def knows(self, labels: SampleLabels) -> bool:
         """Whether the endpoint, the skill and the peer of a sample still exist."""
-        said = dict(labels)
-        face, skill, peer = said.get("face", ""), said.get("skill", ""), said.get("peer", "")
+        values = dict(labels)
+        face, skill, peer = values.get("face", ""), values.get("skill", ""), values.get("peer", "")
         if peer not in self.peers and peer not in ("", OTHER):
             return False
         if face in ("", OTHER):

@@ -76,9 +76,9 @@ class SpanExport:
         """
         self._exporter = _CountingExporter(f"{collector}{_SPANS_PATH}")
         ours = Resource({"service.name": "mcp-a2a", "service.version": __version__})
-        found = Resource.create()
-        is_named = not str(found.attributes.get("service.name", "")).startswith("unknown_service")
-        resource = ours.merge(found) if is_named else found.merge(ours)
+        detected = Resource.create()
+        is_named = not str(detected.attributes.get("service.name", "")).startswith("unknown_service")
+        resource = ours.merge(detected) if is_named else detected.merge(ours)
         try:
             provider = TracerProvider(resource=resource, shutdown_on_exit=False)
             self._queue = _SpanQueue(self._exporter, _number_in("OTEL_BSP_MAX_QUEUE_SIZE", _WAITING_MOST))
@@ -174,16 +174,16 @@ class _SpanQueue(BatchSpanProcessor):
         super().on_end(span)
 
 
-def _number_in(variable: str, usual: int) -> int:
-    said = os.environ.get(variable, "")
-    return int(said) if said.isdecimal() and int(said) else usual
+def _number_in(variable: str, default: int) -> int:
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdecimal() and int(text) else default
 
 
 class _SamplerOfStrangers(Sampler):
-    """Samples the traces of strangers as if they began here, and all others like the sampler `usual`."""
+    """Samples the traces of strangers as if they began here, and all others like the sampler `default`."""
 
-    def __init__(self, usual: Sampler) -> None:
-        self._usual = usual
+    def __init__(self, default: Sampler) -> None:
+        self._usual = default
 
     def should_sample(
         self,

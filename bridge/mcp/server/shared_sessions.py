@@ -28,7 +28,7 @@ from bridge.errors import StoreError
 from bridge.http.request_checks import SHOWN_HEADER, RefusedError
 from bridge.replicas.passed_requests import (
     PASSED_HEADER,
-    REFUSED_HOP,
+    REFUSED_REQUEST,
     SHOWN_BEFORE,
     AcceptedRequest,
     NotPassedError,
@@ -152,7 +152,7 @@ class SharedSessions:
         except NotPassedError as exc:
             logger.warning("a request that claims to come from another replica is refused: %s", exc)
             message = "This request claims to be passed on by a replica, and is not, or not now"
-            raise RefusedError(403, message, {PASSED_HEADER: REFUSED_HOP}) from exc
+            raise RefusedError(403, message, {PASSED_HEADER: REFUSED_REQUEST}) from exc
         if not self._sharing.registry.is_mine(hop.epoch):
             raise self._misled(hop)
         return hop
@@ -189,7 +189,7 @@ class SharedSessions:
             self._sharing.registry.epoch,
         )
         message = "This request was passed on to a replica that does not have its session"
-        return RefusedError(503, message, {**_AGAIN, PASSED_HEADER: REFUSED_HOP})
+        return RefusedError(503, message, {**_AGAIN, PASSED_HEADER: REFUSED_REQUEST})
 
     # Names
 
@@ -302,7 +302,7 @@ class _Passage:
 
     async def carry(self, answer: RelayedAnswer) -> None:
         """Send an answer to the client, as it comes."""
-        if answer.header(PASSED_HEADER.encode()) == REFUSED_HOP.encode():
+        if answer.header(PASSED_HEADER.encode()) == REFUSED_REQUEST.encode():
             logger.error("a request was passed on and not accepted; the log of the other replica says why")
             return
         self.has_begun = True
@@ -361,7 +361,9 @@ async def _fitting(receive: Receive, hop: AcceptedRequest) -> Receive:
     """
     waiting = [await receive()]
     if not hop.fits(waiting[0].get("body", b"")):
-        raise RefusedError(403, "This is not the body that a replica passed on", {PASSED_HEADER: REFUSED_HOP})
+        raise RefusedError(
+            403, "This is not the body that a replica passed on", {PASSED_HEADER: REFUSED_REQUEST}
+        )
     await _require_sender(receive)
 
     async def again() -> Message:

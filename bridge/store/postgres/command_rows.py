@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-ASKED_AT_ONCE: Final = 100
+COMMANDS_AT_ONCE: Final = 100
 """The most commands that one statement reads."""
 
 MOST_REMEMBERED: Final = 20_000
 """The most requests that are remembered, the latest ones: about 3 MB. An older row, if restored, is executed again."""
 
-FORGED_TOLD_SECONDS: Final = 60.0
+FORGED_LOG_SECONDS: Final = 60.0
 """The time between two log lines about commands that no replica wrote: whoever can write a row can write thousands."""
 
 # A command that is sent again because the first connection broke is still one row.
@@ -55,7 +55,7 @@ _REPLY: Final = """
     SELECT c.reply, EXISTS (SELECT FROM {ns}.epochs e WHERE e.epoch = c.holder AND NOT e.gone)
     FROM {ns}.commands c WHERE c.id = %s"""
 # Rows can become visible in another order than their ids.
-_ASKED: Final = """
+_COMMANDS: Final = """
     SELECT id, request, command, proof FROM {ns}.commands
     WHERE holder = %s AND reply IS NULL AND id <> ALL(%s::bigint[]) ORDER BY id LIMIT %s"""
 
@@ -88,11 +88,11 @@ class ReplicaCommands:
         """The commands that are being executed."""
         self._begun = BoundedMap[UUID, None](MOST_REMEMBERED)
         """The latest requests that were begun, oldest first."""
-        self._asked: dict[int, Signal] = {}
+        self._awaited: dict[int, Signal] = {}
         """The commands whose replies this replica waits for."""
         self._forged = 0
         """The number of deleted commands that no replica wrote and that are not yet logged."""
-        self._forged_told_at = -FORGED_TOLD_SECONDS
+        self._forged_logged_at = -FORGED_LOG_SECONDS
 
     def start(self, engine: ReplicaEngine) -> None:
         """Execute commands with this engine from now on."""
@@ -105,13 +105,13 @@ class ReplicaCommands:
 
     def replied(self, number: int) -> None:
         """Read the reply to a command at once: there may be one."""
-        if (signal := self._asked.get(number)) is not None:
+        if (signal := self._awaited.get(number)) is not None:
             signal.tell()
 
-    def look(self) -> None:
+    def catch_up(self) -> None:
         """Read commands and replies at once: hints may have been lost, or a holder may be gone."""
         self._called.set()
-        for signal in self._asked.values():
+        for signal in self._awaited.values():
             signal.tell()
 
     async def ask(self, holder: str, command: bytes) -> bytes:
@@ -124,7 +124,7 @@ class ReplicaCommands:
         request = uuid4()
         row = request, int(holder), *self._seals.sealed(CommandPlace(request, int(holder)), command)
         number = await self._connections.run(partial(_add, place=place, row=row))
-        signal = self._asked[number] = Signal()
+        signal = self._awaited[number] = Signal()
         try:
             self._hints.add(f"c{holder}")
             while True:
@@ -137,7 +137,7 @@ class ReplicaCommands:
                 with anyio.move_on_after(self._poll_seconds):
                     await moved.wait()
         finally:
-            del self._asked[number]
+            del self._awaited[number]
             with suppress(StoreError):  # the store is closed; the sweep deletes the row
                 self._tasks.start(self._forget, number)
 
@@ -176,19 +176,19 @@ class ReplicaCommands:
             self._called = anyio.Event()
             if self._engine is not None:
                 try:
-                    await self._look_for_commands(self._engine)
+                    await self._read_commands(self._engine)
                 except StoreError as exc:
                     logger.debug("commands of other replicas cannot be read now: %s", exc)
-            self._tell_of_forged()
+            self._log_forged()
 
-    async def _look_for_commands(self, engine: ReplicaEngine) -> None:
+    async def _read_commands(self, engine: ReplicaEngine) -> None:
         while True:
             epoch = self._epoch()
-            asked = await self._connections.run(
-                partial(_asked_of, place=self._place, holder=epoch, but=tuple(self._at_work))
+            commands = await self._connections.run(
+                partial(_commands_for, place=self._place, holder=epoch, but=tuple(self._at_work))
             )
             forged: list[int] = []
-            for number, request, data, proof in asked:
+            for number, request, data, proof in commands:
                 if (command := self._opened(request, epoch, data, proof)) is not None:
                     self._at_work.add(number)
                     self._tasks.start(self._reply, engine, epoch, number, command)
@@ -199,19 +199,19 @@ class ReplicaCommands:
                 for number in forged:
                     self._hints.add(f"r{number}")
                 self._forged += len(forged)
-            if len(asked) < ASKED_AT_ONCE:
+            if len(commands) < COMMANDS_AT_ONCE:
                 return
 
-    def _tell_of_forged(self) -> None:
+    def _log_forged(self) -> None:
         now = anyio.current_time()
-        if not self._forged or now - self._forged_told_at < FORGED_TOLD_SECONDS:
+        if not self._forged or now - self._forged_logged_at < FORGED_LOG_SECONDS:
             return
         logger.warning(
             "deleted %s in %s unexecuted: not from a replica with our `keys`, from an earlier release, or repeated",
             counted(self._forged, "command"),
             self._place.name,
         )
-        self._forged, self._forged_told_at = 0, now
+        self._forged, self._forged_logged_at = 0, now
 
     async def _reply(self, engine: ReplicaEngine, epoch: int, number: int, command: bytes) -> None:
         try:
@@ -247,8 +247,8 @@ async def _reply_to(connection: AsyncConnection, place: Namespace, number: int) 
     return (None, False) if row is None else (row[0], row[1])
 
 
-async def _asked_of(
+async def _commands_for(
     connection: AsyncConnection, place: Namespace, holder: int, but: Collection[int]
 ) -> Sequence[tuple[int, UUID, bytes, bytes | None]]:
-    found = await connection.execute(place.sql(_ASKED), (holder, list(but), ASKED_AT_ONCE))
+    found = await connection.execute(place.sql(_COMMANDS), (holder, list(but), COMMANDS_AT_ONCE))
     return await found.fetchall()

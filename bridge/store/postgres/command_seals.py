@@ -49,8 +49,8 @@ class CommandSeals:
 
     def sealed(self, place: CommandPlace, command: bytes) -> tuple[bytes, bytes]:
         """A command for a row, and the proof that a replica wrote it there."""
-        data = _SEALED + self._seal.seal(command, b"\0".join(self._said(place)))
-        return data, self._proofs.proof(ProofPurpose.COMMAND, *self._said(place), data)
+        data = _SEALED + self._seal.seal(command, b"\0".join(self._statement(place)))
+        return data, self._proofs.proof(ProofPurpose.COMMAND, *self._statement(place), data)
 
     def opened(self, place: CommandPlace, data: bytes, proof: bytes | None) -> bytes:
         """The command in a row.
@@ -58,14 +58,16 @@ class CommandSeals:
         Raises:
             ForeignCommandError: it has no valid proof for this row, or cannot be opened.
         """
-        if proof is None or not self._proofs.holds(proof, ProofPurpose.COMMAND, *self._said(place), data):
+        if proof is None or not self._proofs.holds(
+            proof, ProofPurpose.COMMAND, *self._statement(place), data
+        ):
             raise ForeignCommandError
         if not data.startswith(_SEALED):
             return data
         try:
-            return self._seal.open(data.removeprefix(_SEALED), b"\0".join(self._said(place)))
+            return self._seal.open(data.removeprefix(_SEALED), b"\0".join(self._statement(place)))
         except SealedRecordError as exc:
             raise ForeignCommandError from exc
 
-    def _said(self, place: CommandPlace) -> tuple[bytes, ...]:
+    def _statement(self, place: CommandPlace) -> tuple[bytes, ...]:
         return self._agent, str(place.holder).encode(), place.request.bytes

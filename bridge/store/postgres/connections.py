@@ -141,9 +141,9 @@ class DatabaseAddress:
             UsageError: libpq does not understand a URL.
         """
         try:
-            said = with_defaults(url)
-            direct = said if direct_url is None else with_defaults(direct_url)
-            return cls(said, direct, direct_url is None, sight or DatabaseSight())
+            parameters = with_defaults(url)
+            direct = parameters if direct_url is None else with_defaults(direct_url)
+            return cls(parameters, direct, direct_url is None, sight or DatabaseSight())
         except psycopg.ProgrammingError as exc:  # its message may quote the URL and so a password
             raise UsageError("the URL of the store is not one that libpq understands") from exc
 
@@ -151,21 +151,21 @@ class DatabaseAddress:
 def with_defaults(url: str) -> str:
     """The connection string of a URL, with our defaults for what the URL does not set. A server on another machine must
     prove its identity with TLS."""
-    said = conninfo_to_dict(url)
+    parameters = conninfo_to_dict(url)
     defaults = dict(_LIVENESS)
-    if not _leads_here(said):
+    if not _is_local(parameters):
         defaults["sslmode"] = "verify-full"
-    return make_conninfo("", **{**defaults, **said})
+    return make_conninfo("", **{**defaults, **parameters})
 
 
-def _leads_here(said: Mapping[str, Any]) -> bool:
+def _is_local(parameters: Mapping[str, Any]) -> bool:
     """Whether all servers are on this machine. A service is defined in another file, so it may be anywhere."""
-    given = {key: str(said.get(key) or os.environ.get(name, "")) for key, name in _PLACES.items()}
-    hosts = [host for key in ("host", "hostaddr") for host in given[key].split(",")]
-    return not given["service"] and all(map(_is_here, hosts))
+    values = {key: str(parameters.get(key) or os.environ.get(name, "")) for key, name in _PLACES.items()}
+    hosts = [host for key in ("host", "hostaddr") for host in values[key].split(",")]
+    return not values["service"] and all(map(_is_local_host, hosts))
 
 
-def _is_here(host: str) -> bool:
+def _is_local_host(host: str) -> bool:
     """Whether a host is this machine: a loopback address, or the folder or name of a unix socket."""
     if not host or host[0] in "/@" or host == "localhost":
         return True
@@ -282,7 +282,7 @@ class DatabaseConnections:
 
     async def _settle(self, job: Job[T], outcome: asyncio.Future[T]) -> None:
         try:
-            result = await self._tried(job)
+            result = await self._run_with_retry(job)
         except Exception as exc:  # noqa: BLE001 - the caller gets it, and the store continues
             _fail(outcome, exc)
         except BaseException:
@@ -291,18 +291,18 @@ class DatabaseConnections:
         else:
             outcome.set_result(result)
 
-    async def _tried(self, job: Job[T]) -> T:
+    async def _run_with_retry(self, job: Job[T]) -> T:
         async with self._slots:
             if self._free:
                 with suppress(StoreAwayError):
-                    return await self._done(job, self._free.pop())
+                    return await self._run_on(job, self._free.pop())
                 await self._drop_free()
-            return await self._done(job, await self._connect())
+            return await self._run_on(job, await self._connect())
 
     async def _connect(self) -> AsyncConnection:
         return await connect(self._address.url, self._job_seconds, is_direct=self._address.is_direct)
 
-    async def _done(self, job: Job[T], connection: AsyncConnection) -> T:
+    async def _run_on(self, job: Job[T], connection: AsyncConnection) -> T:
         is_good = False
         self._busy.add(connection)
         try:

@@ -127,14 +127,14 @@ class PostgresContents:
 
     async def count(self) -> int:
         """The number of tasks."""
-        with self._in_words():
+        with self._as_store_errors():
             found = await self._connection.execute(self._place.sql("SELECT count(*) FROM {ns}.tasks"))
             row = await found.fetchone()
         return 0 if row is None else int(row[0])
 
     async def tasks(self) -> AsyncIterator[WholeTask]:
         """Yield every task, ordered by the code points of the ids, whatever the database's collation."""
-        with self._in_words():
+        with self._as_store_errors():
             async with self._connection.cursor(name="contents") as cursor:
                 await cursor.execute(self._place.sql(_IDS))
                 while task_ids := [task_id for (task_id,) in await cursor.fetchmany(_IDS_AT_ONCE)]:
@@ -143,7 +143,7 @@ class PostgresContents:
                             yield whole
 
     @contextmanager
-    def _in_words(self) -> Iterator[None]:
+    def _as_store_errors(self) -> Iterator[None]:
         try:
             yield
         except psycopg.Error as exc:

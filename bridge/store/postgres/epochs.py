@@ -58,7 +58,7 @@ _FENCE: Final = "UPDATE {ns}.epochs SET gone = true WHERE epoch = ANY(%s) AND NO
 
 
 @dataclass(frozen=True, slots=True)
-class EpochLook:
+class HeartbeatResult:
     """What a replica found at a heartbeat. Its own epoch lives."""
 
     living: frozenset[int]
@@ -83,15 +83,15 @@ class EpochUser(Protocol):
         """Called when a new epoch has replaced an epoch that was found gone."""
         ...
 
-    def looked(self, look: EpochLook) -> None:
+    def on_heartbeat(self, result: HeartbeatResult) -> None:
         """Called with what a heartbeat found."""
         ...
 
-    def look(self) -> None:
+    def catch_up(self) -> None:
         """Read everything at once: hints may have been lost."""
         ...
 
-    def heard(self, words: Sequence[str]) -> None:
+    def received(self, words: Sequence[str]) -> None:
         """Called with the words of a hint."""
         ...
 
@@ -129,7 +129,7 @@ class Epochs:
         self.has_ended = False
         """Whether this replica is stopping or has stopped."""
         self._renewing = anyio.Lock()
-        self._told_gone = 0
+        self._notified_gone = 0
         """The last epoch of whose end the user was notified."""
         self._listening = anyio.CancelScope()
         self._beat_connection: AsyncConnection | None = None
@@ -238,17 +238,17 @@ class Epochs:
                 except OutdatedError as exc:
                     outdated = exc
                 except StoreError as exc:
-                    self._fails(exc)
+                    self._note_failure(exc)
                     await anyio.sleep(pauses.next())
-            if epoch > self._told_gone:
-                self._told_gone = epoch
+            if epoch > self._notified_gone:
+                self._notified_gone = epoch
                 self._user.renewed()
                 self._listening.cancel()
             if outdated is not None:
-                self._fails(outdated)
+                self._note_failure(outdated)
                 raise outdated
 
-    def _fails(self, exc: StoreError) -> None:
+    def _note_failure(self, exc: StoreError) -> None:
         why = str(exc)
         # An outage is logged once, although its reason may change. Tables that are too new are logged as well.
         if not isinstance(exc, OutdatedError):
@@ -266,20 +266,20 @@ class Epochs:
             try:
                 await self._beat_once()
             except (StoreAwayError, OutdatedError) as exc:
-                self._fails(exc)
+                self._note_failure(exc)
                 self._watch.interrupted()
                 await anyio.sleep(pauses.next())
             else:
                 if self.failure is not None:
                     self._address.sight.found(self)
                     self.failure = None
-                    self._user.look()
+                    self._user.catch_up()
                 pauses.reset()
                 await anyio.sleep(seconds)
 
     async def _beat_once(self) -> None:
         mine = self.number
-        beats, in_session, rows = await self._look_around(mine)
+        beats, in_session, rows = await self._exchange_heartbeats(mine)
         if self.has_ended:
             return
         if mine not in beats:
@@ -287,9 +287,9 @@ class Epochs:
             return
         others = {epoch: beat for epoch, beat in beats.items() if epoch != mine}
         dead = self._watch.dead(others, in_session, anyio.current_time())
-        self._user.looked(EpochLook(frozenset(beats), tuple(dead), rows))
+        self._user.on_heartbeat(HeartbeatResult(frozenset(beats), tuple(dead), rows))
 
-    async def _look_around(
+    async def _exchange_heartbeats(
         self, mine: int
     ) -> tuple[dict[int, int], frozenset[int], Sequence[tuple[Any, ...]]]:
         """Send a heartbeat and read the others', on a connection of its own: no slow read delays the heartbeat.
@@ -334,7 +334,7 @@ class Epochs:
                     await anyio.sleep(pauses.next())
                     continue
                 try:
-                    await self._hear(connection, pauses)
+                    await self._receive_hints(connection, pauses)
                 except psycopg.Error as exc:
                     logger.debug("no hints can be received now: %s", first_line(exc))
                     await anyio.sleep(pauses.next())
@@ -342,7 +342,7 @@ class Epochs:
                     await close(connection)
             await anyio.lowlevel.checkpoint()
 
-    async def _hear(self, connection: AsyncConnection, pauses: Backoff) -> None:
+    async def _receive_hints(self, connection: AsyncConnection, pauses: Backoff) -> None:
         with bounded(connection, self._bounds.store.statement_seconds):
             # A shared lock, because the database may not have noticed yet that the session before has ended.
             await connection.execute(
@@ -352,6 +352,6 @@ class Epochs:
                 psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(self._place.name))
             )
         pauses.reset()
-        self._user.look()
+        self._user.catch_up()
         async for notify in connection.notifies():
-            self._user.heard(notify.payload.split())
+            self._user.received(notify.payload.split())

@@ -81,12 +81,12 @@ class Feed:
 
         return unfollow
 
-    def hinted(self, words: Iterable[str]) -> None:
+    def wake_for(self, words: Iterable[str]) -> None:
         """Read at once if one of these words is the hint for a followed task."""
         if not self._hints.isdisjoint(words):
             self._wake.set()
 
-    def look(self) -> None:
+    def catch_up(self) -> None:
         """Read at once: hints may have been lost."""
         self._wake.set()
 
@@ -97,17 +97,17 @@ class Feed:
                 await self._wake.wait()
             self._wake = anyio.Event()
             try:
-                while self._followers and await self._told():
+                while self._followers and await self._read_and_deliver():
                     pass
             except StoreError as exc:
                 logger.debug("events of other replicas cannot be read now: %s", exc)
 
-    async def _told(self) -> bool:
+    async def _read_and_deliver(self) -> bool:
         """Read once and deliver. Returns whether there may be more to read."""
         seen = {task_id: min(f.seq for f in some) for task_id, some in self._followers.items()}
         news, is_whole = await self.news(seen)
         for task_id, events in news.items():
-            self._tell(task_id, events)
+            self._deliver(task_id, events)
         return not is_whole
 
     async def news(self, seen: Mapping[str, int]) -> tuple[Mapping[str, Sequence[ForeignEvent]], bool]:
@@ -137,7 +137,7 @@ class Feed:
                 news[task_id] = [ForeignEvent(upto, snapshot=snapshot), *later] if upto else []
         return news, len(rows) < _EVENTS_AT_ONCE
 
-    def _tell(self, task_id: str, events: Sequence[ForeignEvent]) -> None:
+    def _deliver(self, task_id: str, events: Sequence[ForeignEvent]) -> None:
         for follower in tuple(self._followers.get(task_id, ())):
             fresh = tuple(event for event in events if event.seq > follower.seq)
             if not fresh or follower not in self._followers.get(task_id, ()):

@@ -124,7 +124,7 @@ class PostgresOutbox:
     def tell(self, on_rows: OnRows) -> None:
         """See `Outbox.tell`."""
         self._on_rows = on_rows
-        self.look()
+        self.catch_up()
 
     async def run(self) -> NoReturn:
         """At each poll, claim the webhooks of dead replicas, and ask the sender to read rows."""
@@ -139,7 +139,7 @@ class PostgresOutbox:
                 await self._wake.wait()
             self._wake = anyio.Event()
 
-    def look(self) -> None:
+    def catch_up(self) -> None:
         """Poll at once: hints may have been lost, or a replica is gone."""
         self._wake.set()
 
@@ -148,9 +148,9 @@ class PostgresOutbox:
         for change in changes:
             if change.webhook is not None:
                 self._remember(change.task_id)
-        self.hinted({hint_of(change.task_id) for change in changes} if self._mine else ())
+        self.wake_for({hint_of(change.task_id) for change in changes} if self._mine else ())
 
-    def hinted(self, words: Iterable[str]) -> None:
+    def wake_for(self, words: Iterable[str]) -> None:
         """Report the tasks with our webhooks among these hints as having new rows."""
         if found := {self._mine[word] for word in words if word in self._mine}:
             self._on_rows(found)

@@ -15,7 +15,7 @@ import anyio
 from bridge.concurrency import Signal
 from bridge.errors import StoreError, UsageError
 from bridge.store.postgres.connections import DatabaseAddress, DatabaseConnections, StoreTasks
-from bridge.store.postgres.epochs import EpochLook, Epochs
+from bridge.store.postgres.epochs import Epochs, HeartbeatResult
 from bridge.store.postgres.feed import Hints
 from bridge.store.postgres.table_steps import REPLICAS, Namespace
 from bridge.store.postgres.upgrade import prepared
@@ -264,18 +264,18 @@ class PostgresRegistry:
         logger.warning("this replica was silent for so long that others took it for dead; it is listed again")
         self._mine.add(self._epochs.number)
 
-    def looked(self, look: EpochLook) -> None:
+    def on_heartbeat(self, result: HeartbeatResult) -> None:
         """Take over the live replicas and their entries. Fence the dead."""
-        before, self._living = self._living, _entries_in(look.rows)
-        for *_, clock_seconds in look.rows:
+        before, self._living = self._living, _entries_in(result.rows)
+        for *_, clock_seconds in result.rows:
             self._clock_ahead_seconds = clock_seconds - anyio.current_time()
         own, self._outages = self.own, self.outages()
         if own is not None and (own.plans, own.outages) != (self._plans, self._outages):
             self._tasks.start(self._store_own, self._epochs.number, self._plans, self._outages)
-        self._found_dead.update(look.dead)
-        self._tell_of_gone(before)
-        if look.dead:
-            self._tasks.start(self._fence, look.dead)
+        self._found_dead.update(result.dead)
+        self._log_gone(before)
+        if result.dead:
+            self._tasks.start(self._fence, result.dead)
         self._moved.tell()
         if before != self._living:
             self.on_change()
@@ -286,7 +286,7 @@ class PostgresRegistry:
         except StoreError as exc:
             logger.debug("the end of a replica is noted later: %s", exc)
 
-    def _tell_of_gone(self, before: Mapping[int, ReplicaEntry]) -> None:
+    def _log_gone(self, before: Mapping[int, ReplicaEntry]) -> None:
         """Log each replica that has left the list, once. It is a warning if the replica did not stop by itself."""
         there = {entry.address for entry in self._living.values()}
         for epoch in before.keys() - self._living.keys() - self._mine:
@@ -304,14 +304,14 @@ class PostgresRegistry:
                 "is gone" if is_dead else "has stopped",
             )
 
-    def look(self) -> None:
+    def catch_up(self) -> None:
         """Report that hints may have been lost. Every heartbeat reads the replicas."""
         self.on_hint("")
 
-    def heard(self, words: Sequence[str]) -> None:
+    def received(self, words: Sequence[str]) -> None:
         """Report the hints of other replicas."""
-        for said in words:
-            epoch, _, word = said.partition(_SAYS)
+        for hint in words:
+            epoch, _, word = hint.partition(_SAYS)
             if epoch.isdecimal() and not self.is_mine(int(epoch)):
                 self.on_hint(word)
 

@@ -19,7 +19,7 @@ from bridge.errors import StoreError
 from bridge.store.postgres import reads
 from bridge.store.postgres.append import NOBODY, Answered, Release
 from bridge.store.postgres.command_rows import ReplicaCommands
-from bridge.store.postgres.epochs import EpochLook, Epochs
+from bridge.store.postgres.epochs import Epochs, HeartbeatResult
 from bridge.store.postgres.evictions import sweep
 from bridge.store.postgres.feed import GONE, Feed, Hints, hint_of
 from bridge.store.postgres.outbox import PostgresOutbox
@@ -110,9 +110,9 @@ class PostgresReplicas:
         self._takeover.start(engine)
         self._commands.start(engine)
 
-    async def was_given(self, task_id: str) -> bool:
+    async def was_adopted(self, task_id: str) -> bool:
         """See `Takeover.was_given`."""
-        return await self._takeover.was_given(task_id)
+        return await self._takeover.was_adopted(task_id)
 
     def release(self, task_id: str, seq: int) -> None:
         """See `Replicas.release`."""
@@ -202,29 +202,29 @@ class PostgresReplicas:
         if self._engine is not None:
             self._engine.fenced()
 
-    def looked(self, look: EpochLook) -> None:
+    def on_heartbeat(self, result: HeartbeatResult) -> None:
         """Lead if this replica is the oldest, and take over from dead replicas."""
-        self._leads = self.epochs.number == min(look.living)
-        ((has_orphans,),) = look.rows
-        if look.dead or has_orphans:
-            self._takeover.begin(look.dead)
-            self.outbox.look()
+        self._leads = self.epochs.number == min(result.living)
+        ((has_orphans,),) = result.rows
+        if result.dead or has_orphans:
+            self._takeover.begin(result.dead)
+            self.outbox.catch_up()
 
-    def look(self) -> None:
+    def catch_up(self) -> None:
         """Read everything at once: hints may have been lost."""
-        self._feed.look()
-        self._commands.look()
-        self.outbox.look()
+        self._feed.catch_up()
+        self._commands.catch_up()
+        self.outbox.catch_up()
 
-    def heard(self, words: Sequence[str]) -> None:
+    def received(self, words: Sequence[str]) -> None:
         """Pass each hint to its reader."""
-        self._feed.hinted(words)
-        self.outbox.hinted(words)
+        self._feed.wake_for(words)
+        self.outbox.wake_for(words)
         for word in words:
             if word == f"c{self.epochs.number}":
                 self._commands.called()
             elif word == GONE:
-                self._commands.look()
-                self.outbox.look()
+                self._commands.catch_up()
+                self.outbox.catch_up()
             elif word[0] == "r" and word[1:].isdecimal():
                 self._commands.replied(int(word[1:]))

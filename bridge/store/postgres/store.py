@@ -157,7 +157,7 @@ class PostgresStore:
         while True:
             task = await self._connections.run(partial(reads.task, place=self._place, task_id=task_id))
             is_mine = task is not None and task.holder == self._replicas.epoch
-            if not is_mine or not await self._replicas.was_given(task_id):
+            if not is_mine or not await self._replicas.was_adopted(task_id):
                 return task
 
     async def list(self, query: Query) -> TaskPage:

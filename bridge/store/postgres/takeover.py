@@ -77,7 +77,7 @@ class Takeover:
         self._hints = hints
         self._epochs = epochs
         self._engine: ReplicaEngine | None = None
-        self._coming: dict[str, anyio.Event] = {}
+        self._claiming: dict[str, anyio.Event] = {}
         """The tasks that are being claimed, each until the engine has it or another replica was faster."""
         self._is_stopping = False
         self._is_running = False
@@ -97,12 +97,12 @@ class Takeover:
             self._is_running = True
             self._tasks.start(self._run, tuple(dead))
 
-    async def was_given(self, task_id: str) -> bool:
+    async def was_adopted(self, task_id: str) -> bool:
         """Wait until the engine has a task that is being claimed. Returns False if the task is not being claimed."""
-        coming = self._coming.get(task_id)
-        if coming is None:
+        claiming = self._claiming.get(task_id)
+        if claiming is None:
             return False
-        await coming.wait()
+        await claiming.wait()
         return True
 
     async def _run(self, dead: Sequence[int]) -> None:
@@ -132,7 +132,7 @@ class Takeover:
                 for task in adopted:
                     self._tasks.start(self._give, engine, task)
             except StoreError:  # the store is closed
-                self._have_come(task.task_id for task in adopted)
+                self._release_waiters(task.task_id for task in adopted)
                 raise
             if not adopted:
                 return
@@ -143,7 +143,7 @@ class Takeover:
         place, pauses = self._place, Backoff(0.1, 2.0)
         claim = partial(_claimed, place=place, epoch=epoch, orphans=orphans)
         adopted: list[StoredTask] = []
-        self._coming |= {task_id: anyio.Event() for task_id in orphans}
+        self._claiming |= {task_id: anyio.Event() for task_id in orphans}
         try:
             while epoch == self._epochs.number:
                 try:
@@ -155,7 +155,7 @@ class Takeover:
                 else:
                     break
         finally:
-            self._have_come({*orphans} - {task.task_id for task in adopted})
+            self._release_waiters({*orphans} - {task.task_id for task in adopted})
         return adopted
 
     async def _give(self, engine: ReplicaEngine, task: StoredTask) -> None:
@@ -163,12 +163,12 @@ class Takeover:
             if task.holder == str(self._epochs.number):
                 await engine.adopt(task)
         finally:
-            self._have_come([task.task_id])
+            self._release_waiters([task.task_id])
 
-    def _have_come(self, task_ids: Iterable[str]) -> None:
+    def _release_waiters(self, task_ids: Iterable[str]) -> None:
         for task_id in task_ids:
-            if (coming := self._coming.pop(task_id, None)) is not None:
-                coming.set()
+            if (claiming := self._claiming.pop(task_id, None)) is not None:
+                claiming.set()
 
 
 async def _orphans(connection: AsyncConnection, place: Namespace) -> list[str]:

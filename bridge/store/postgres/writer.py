@@ -114,7 +114,7 @@ class GroupWriter:
         self._on_fenced = on_fenced
         self._waiting: deque[_Item] = deque()
         self._waiting_bytes = 0
-        self._given = 0
+        self._last_number = 0
         """The number of the last change that was submitted."""
         self._refused: dict[tuple[str, int], int] = {}
         """For each task and epoch: the last submitted number when a change of them was refused."""
@@ -128,8 +128,8 @@ class GroupWriter:
         if self._closing.is_set():
             done(StoreError(f"the store is closed; task {change.task_id} is not changed"))
             return
-        self._given += 1
-        item = _SubmittedChange(change, done, self._epoch(), self._given)
+        self._last_number += 1
+        item = _SubmittedChange(change, done, self._epoch(), self._last_number)
         if self._waiting_bytes + item.size > self._bounds.store.waiting_limit_bytes:
             refusal = StoreError(
                 f"too many changes wait for the database; task {change.task_id} is not changed"
@@ -173,7 +173,7 @@ class GroupWriter:
                     await self._answer(group)
         finally:
             left = StoreError("the store was closed before this could be stored")
-            self._tell(tuple(self._waiting), [left] * len(self._waiting))
+            self._report(tuple(self._waiting), [left] * len(self._waiting))
             self._waiting.clear()
             self._ended.set()
             await self._disconnect()
@@ -195,11 +195,11 @@ class GroupWriter:
         outcomes: list[Outcome] = [StoreError("the store was closed; this may or may not be stored")]
         outcomes *= len(group)
         try:
-            outcomes = await self._judged(group)
+            outcomes = await self._outcomes_of(group)
         finally:
-            self._tell(group, outcomes)
+            self._report(group, outcomes)
 
-    def _tell(self, group: Sequence[_Item], outcomes: Sequence[Outcome]) -> None:
+    def _report(self, group: Sequence[_Item], outcomes: Sequence[Outcome]) -> None:
         answers = [
             (item, error)
             for item, error in zip(group, outcomes, strict=True)
@@ -210,13 +210,13 @@ class GroupWriter:
         for item, error in answers:
             key = item.change.task_id, item.epoch
             if error is not None and item.number > self._refused.get(key, 0):
-                self._refused[key] = self._given
+                self._refused[key] = self._last_number
             try:
                 item.done(error)
             except Exception:  # a failing callback must not stop the answers of other changes
                 logger.exception("the callback for a change failed")
 
-    async def _judged(self, group: Sequence[_Item]) -> list[Outcome]:
+    async def _outcomes_of(self, group: Sequence[_Item]) -> list[Outcome]:
         """The outcomes of a group: of the items that go into its transaction, and of the items refused before."""
         refused: set[str] = set()
         refusals = [self._refusal(item, refused) for item in group]
@@ -244,7 +244,7 @@ class GroupWriter:
         while True:
             has_rested = self._connection is not None
             try:
-                outcomes = await self._tried(epoch, entries, in_doubt=in_doubt)
+                outcomes = await self._try_once(epoch, entries, in_doubt=in_doubt)
             except FencedError as exc:
                 try:
                     await self._on_fenced(epoch)
@@ -259,7 +259,7 @@ class GroupWriter:
                 in_doubt = True
                 if has_rested and not self._closing.is_set():
                     continue  # only the idle connection may be lost, and not the database
-                self._fails(str(exc))
+                self._note_failure(str(exc))
                 if self._closing.is_set() or anyio.current_time() >= ends_at:
                     return [exc] * len(group)
                 with anyio.move_on_after(pauses.next()):
@@ -284,7 +284,7 @@ class GroupWriter:
             outcomes.append(outcome)
         return outcomes
 
-    async def _tried(self, epoch: int, entries: Sequence[Entry], *, in_doubt: bool) -> list[Outcome]:
+    async def _try_once(self, epoch: int, entries: Sequence[Entry], *, in_doubt: bool) -> list[Outcome]:
         """Try once to store the entries.
 
         Raises:
@@ -316,7 +316,7 @@ class GroupWriter:
             await self._disconnect()
             raise StoreAwayError(f"the database is away: {first_line(exc)}") from exc
 
-    def _fails(self, why: str) -> None:
+    def _note_failure(self, why: str) -> None:
         if self.failure is None:
             self._address.sight.lost(self, why)
         self.failure = why
