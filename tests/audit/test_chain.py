@@ -49,13 +49,13 @@ def test_a_text_has_an_end_and_no_half_characters() -> None:
     assert (who[:3], len(who)) == ("a?b", TEXT_CHARACTERS)
 
 
-def test_a_line_spelled_otherwise_is_a_changed_one() -> None:
+def test_a_line_with_another_spelling_counts_as_changed() -> None:
     line, _ = sealed({"event": "call"}, ChainHead())
     with pytest.raises(ChangedLineError):
         line_from(line.replace(b":", b": ", 1))
 
 
-def test_each_process_goes_on_with_the_chain(tmp_path: Path) -> None:
+def test_each_process_continues_the_chain(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     written(path, "start", "call")
     written(path, "start")
@@ -96,7 +96,7 @@ def test_a_chain_that_was_changed_is_broken(change: str, tmp_path: Path) -> None
     assert words in verified([path]).faults[0]
 
 
-def test_a_line_that_was_written_anew_does_not_fit_the_next_one(tmp_path: Path) -> None:
+def test_a_rewritten_line_does_not_match_the_next_line(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     written(path, "a", "b", "c")
     first, _, last = path.read_bytes().splitlines()
@@ -114,7 +114,7 @@ def test_only_a_head_that_was_kept_shows_a_cut_tail(tmp_path: Path) -> None:
     assert verified([path], [head]).faults == ["line 3 is not in the files: the chain ends with line 2"]
 
 
-def test_a_whole_new_chain_is_not_the_one_whose_head_was_kept(tmp_path: Path) -> None:
+def test_a_new_chain_does_not_match_a_kept_head(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     written(path, "a", "b")
     head = last_head(path)
@@ -125,7 +125,7 @@ def test_a_whole_new_chain_is_not_the_one_whose_head_was_kept(tmp_path: Path) ->
     ]
 
 
-def test_of_two_heads_of_one_line_that_differ_one_is_of_another_chain(tmp_path: Path) -> None:
+def test_two_different_heads_of_a_line_are_a_fault(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     heads = []
     for event in ("b", "x"):
@@ -173,7 +173,7 @@ def test_a_file_that_another_program_rotates_is_left_for_a_new_one(tmp_path: Pat
 
 
 @pytest.mark.parametrize("left", [b'{"event":"ca', b'{"ev\nent', b'{"event"\n', b"\0\0\0"])
-def test_a_torn_line_is_closed_by_one_that_tells_of_it(left: bytes, tmp_path: Path) -> None:
+def test_the_next_line_reports_a_torn_line(left: bytes, tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     written(path, "a", "b")
     with path.open("ab") as file:
@@ -190,7 +190,7 @@ def test_a_torn_line_is_closed_by_one_that_tells_of_it(left: bytes, tmp_path: Pa
     assert "which is missing" in verified([path]).faults[0]
 
 
-def test_a_line_that_lacks_only_its_end_is_no_torn_one(tmp_path: Path) -> None:
+def test_a_line_without_a_newline_is_not_torn(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     written(path, "a", "b")
     path.write_bytes(path.read_bytes().removesuffix(b"\n"))
@@ -200,7 +200,7 @@ def test_a_line_that_lacks_only_its_end_is_no_torn_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.outside
-def test_what_a_full_disk_cost_is_counted_in_the_next_line(tmp_path: Path) -> None:
+def test_the_next_line_counts_lines_lost_on_a_full_disk(tmp_path: Path) -> None:
     folder = tmp_path / "disk"
     folder.mkdir()
     try:
@@ -249,7 +249,7 @@ def test_a_chain_on_a_stream_is_verified_once_it_is_in_a_file(tmp_path: Path) ->
         audit.append([{"event": "call"}], lasting=True)
 
 
-def test_the_command_says_whether_a_chain_is_whole(tmp_path: Path) -> None:
+def test_the_command_says_whether_a_chain_is_intact(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     written(path, "start", "call")
     head = run_here("audit", "head", str(path), state=tmp_path)
@@ -293,7 +293,7 @@ def test_the_end_of_an_audit_is_verified_without_the_rest(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("left", [b'{"event":"b', b'x\n{"event":"b'])
 @pytest.mark.parametrize("cut", range(1, 16))
-def test_a_fragment_that_is_cut_off_with_the_rest_is_no_fault(left: bytes, cut: int, tmp_path: Path) -> None:
+def test_a_partly_read_fragment_is_no_fault(left: bytes, cut: int, tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     written(path, "a")
     with path.open("ab") as file:

@@ -35,7 +35,7 @@ def all_of(path: Path) -> list[Path]:
     return [path, *path.parent.glob(f"{path.name}[.-][0-9]*")]
 
 
-def test_a_line_that_was_torn_before_a_rotation_is_told_of_in_its_own_file(tmp_path: Path) -> None:
+def test_a_line_torn_before_a_rotation_is_reported_in_its_own_file(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     written(path, "a")
     with path.open("ab") as file:
@@ -47,7 +47,7 @@ def test_a_line_that_was_torn_before_a_rotation_is_told_of_in_its_own_file(tmp_p
     assert (found.faults, found.torn, events_in(path)) == ([], 1, ["b"])
 
 
-def test_words_at_the_end_of_a_file_that_is_not_the_last_one_are_a_fault(tmp_path: Path) -> None:
+def test_text_at_the_end_of_an_earlier_file_is_a_fault(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     written(path, "a", "b", "c", rotate_bytes=1)
     old = tmp_path / "audit.jsonl.000000000001"
@@ -67,7 +67,7 @@ def test_half_a_line_at_the_end_of_the_chain_is_no_fault_beside_an_empty_file(tm
     assert (found.faults, found.torn, found.lines) == ([], 1, 1)
 
 
-def test_half_a_line_in_a_copy_is_told_of_by_the_file_that_was_emptied(tmp_path: Path) -> None:
+def test_the_emptied_file_reports_half_a_line_in_its_copy(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     written(path, "a")
     with path.open("ab") as file:
@@ -81,7 +81,7 @@ def test_half_a_line_in_a_copy_is_told_of_by_the_file_that_was_emptied(tmp_path:
 
 
 @pytest.mark.parametrize("name", ["audit.jsonl.1", "audit.jsonl-20261124", "audit.jsonl.000000000002-1"])
-def test_a_file_that_was_moved_while_no_bridge_ran_is_gone_on_from(name: str, tmp_path: Path) -> None:
+def test_the_chain_continues_after_a_file_was_moved_while_no_bridge_ran(name: str, tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     written(path, "a", "b")
     with path.open("ab") as file:
@@ -108,7 +108,7 @@ def test_no_file_that_was_rotated_is_overwritten(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not HAS_MODES, reason="modes say nothing here")
-def test_a_file_that_another_program_puts_there_is_private_once_it_is_taken_up(tmp_path: Path) -> None:
+def test_a_file_from_another_program_becomes_private_when_it_is_used(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     with AuditFile(path, MANY) as audit:
         audit.append([{"event": "a"}], lasting=True)
@@ -120,7 +120,7 @@ def test_a_file_that_another_program_puts_there_is_private_once_it_is_taken_up(t
     assert verified(all_of(path)).faults == []
 
 
-def test_a_file_that_was_emptied_after_it_was_copied_is_gone_on_with_also_when_a_write_fails(
+def test_a_truncated_file_is_continued_also_after_a_failed_write(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "audit.jsonl"
@@ -137,7 +137,7 @@ def test_a_file_that_was_emptied_after_it_was_copied_is_gone_on_with_also_when_a
     assert (found.faults, found.lines, found.lost) == ([], 21, 1)
 
 
-def test_what_somebody_else_adds_to_the_file_spoils_no_line_and_is_a_fault(tmp_path: Path) -> None:
+def test_foreign_text_in_the_file_damages_no_line_and_is_a_fault(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     with AuditFile(path, MANY) as audit:
         audit.append([{"event": "a"}], lasting=False)
@@ -149,7 +149,7 @@ def test_what_somebody_else_adds_to_the_file_spoils_no_line_and_is_a_fault(tmp_p
 
 
 @pytest.mark.parametrize("room_bytes", [0, 1, 100, 140, 143, 144, 145, 146, 200, 290])
-def test_a_stream_that_breaks_off_anywhere_keeps_its_chain(room_bytes: int, tmp_path: Path) -> None:
+def test_a_stream_that_breaks_anywhere_keeps_its_chain(room_bytes: int, tmp_path: Path) -> None:
     path = tmp_path / "collected"
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     stream, entries, lost = AuditStream(descriptor), [{"event": "a"}, {"event": "b"}], 0
@@ -166,7 +166,7 @@ def test_a_stream_that_breaks_off_anywhere_keeps_its_chain(room_bytes: int, tmp_
     assert (found.faults, found.lines + found.lost, found.last) == ([], 6, stream.head)
 
 
-def test_a_stream_that_nobody_reads_is_given_up_and_gone_on_with(tmp_path: Path) -> None:
+def test_an_unread_stream_is_given_up_and_continued_later(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     stream = AuditStream(writer, stalled_seconds=0.05)
     lost, number, words = 0, 0, ""

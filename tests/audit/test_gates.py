@@ -144,9 +144,7 @@ def said_to(agent: Foreign) -> list[str]:
 
 @pytest.mark.outside
 @pytest.mark.parametrize("way", WAYS)
-async def test_the_answers_of_a_host_in_its_open_call_are_announced_and_told(
-    way: str, tmp_path: Path
-) -> None:
+async def test_answers_in_an_open_call_get_an_intent_and_a_line(way: str, tmp_path: Path) -> None:
     place = AuditPlace(tmp_path)
     host = Host(place)
     with anyio.fail_after(WAIT_SECONDS):
@@ -290,7 +288,7 @@ async def test_nothing_that_is_done_at_the_console_goes_to_a_peer_without_its_li
 
 
 @pytest.mark.outside
-async def test_what_refuses_a_call_of_the_console_has_the_name_that_it_has_at_a_face(
+async def test_a_refusal_has_the_same_name_at_the_console_and_at_an_endpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = AuditPlace(tmp_path)

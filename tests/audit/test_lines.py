@@ -127,7 +127,7 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
     return [{key: value for key, value in one.items() if key not in VARYING} for one in lines]
 
 
-async def test_a_call_is_told_by_who_face_skill_peer_and_outcome(tmp_path: Path) -> None:
+async def test_the_line_of_a_call_has_caller_face_skill_peer_and_outcome(tmp_path: Path) -> None:
     async with audited(tmp_path, credentials=[ANN]) as there:
         await there.rpc("a" * 40).post("SendMessage", message(call_part("echo", text="what is said")))
         await there.rpc("a" * 40).post("SendMessage", message(call_part("fail")))
@@ -184,7 +184,7 @@ async def test_an_answer_for_another_names_the_owner_and_who_answered(tmp_path: 
     ]
 
 
-async def test_an_answer_to_an_open_call_is_told_as_one_with_its_skill_and_peer(tmp_path: Path) -> None:
+async def test_the_line_of_an_answer_to_an_open_call_has_its_skill_and_peer(tmp_path: Path) -> None:
     ann = Credential(Principal("ann"), "a" * 40)
     async with audited(tmp_path, target=asking_command("legacy"), credentials=[ann]) as there:
         mine = there.rpc("a" * 40)
@@ -198,7 +198,7 @@ async def test_an_answer_to_an_open_call_is_told_as_one_with_its_skill_and_peer(
     ]
 
 
-async def test_a_process_tells_who_it_is_and_each_line_which_plan_was_in_force(tmp_path: Path) -> None:
+async def test_a_process_has_a_start_line_and_each_line_names_the_plan(tmp_path: Path) -> None:
     async with audited(tmp_path) as there:
         await there.rpc().post("SendMessage", message(call_part("echo", text="x")))
         changed = replace(there.plan, agents={"x": RemotePlan("http://127.0.0.1:9/")})
@@ -215,7 +215,7 @@ async def test_a_process_tells_who_it_is_and_each_line_which_plan_was_in_force(t
     assert lines[5]["outcome"] == "refused"
 
 
-async def test_a_cancellation_and_a_webhook_are_told(tmp_path: Path) -> None:
+async def test_a_cancellation_and_a_webhook_get_a_line(tmp_path: Path) -> None:
     async with audited(tmp_path) as there:
         for method in ("CancelTask", "CreateTaskPushNotificationConfig", "GetTask"):
             await there.rpc().post(method, {"id": "none"})
@@ -226,7 +226,7 @@ async def test_a_cancellation_and_a_webhook_are_told(tmp_path: Path) -> None:
     ]
 
 
-async def test_a_principal_can_be_a_hash_that_only_the_keys_tell(tmp_path: Path) -> None:
+async def test_a_principal_can_be_a_keyed_hash(tmp_path: Path) -> None:
     async with audited(tmp_path, hashes=True, credentials=[ANN]) as there:
         await there.rpc("a" * 40).post("SendMessage", message(call_part("echo", text="x")))
     told = {one["principal"] for one in lines_of(there.file) if "principal" in one}
@@ -237,7 +237,7 @@ async def test_a_principal_can_be_a_hash_that_only_the_keys_tell(tmp_path: Path)
     assert not told & {one.get("principal") for one in lines_of(other.file)}
 
 
-async def test_a_call_of_a_tool_made_of_an_agent_is_told(tmp_path: Path) -> None:
+async def test_a_call_of_an_agents_tool_gets_a_line(tmp_path: Path) -> None:
     profile = profile_of("default")
     path = tmp_path / "audit.jsonl"
     async with listening(RecordingServer()) as url, in_row(tmp_path, url_at(f"{url}/mcp")) as there:
@@ -317,7 +317,7 @@ def test_an_audit_on_standard_output_is_refused_where_that_is_not_its_own() -> N
         for_stdio(plan, "face", "token")
 
 
-async def test_an_operator_who_reads_the_tasks_of_others_is_told_once_in_a_while(tmp_path: Path) -> None:
+async def test_an_operator_who_reads_others_tasks_gets_a_line_periodically(tmp_path: Path) -> None:
     eyes = Credential(Principal("eyes", operator=OperatorRole.READ), "e" * 40)
     ann = Credential(Principal("ann"), "a" * 40)
     async with audited(tmp_path, credentials=[ann, eyes]) as there:
@@ -344,7 +344,7 @@ async def test_an_operator_who_reads_the_tasks_of_others_is_told_once_in_a_while
     assert json.loads(there.file.read_text().splitlines()[5])["task"] == task["id"]
 
 
-async def test_refusals_of_strangers_fill_no_disk_and_are_counted(tmp_path: Path) -> None:
+async def test_lines_about_refused_strangers_are_bounded_and_counted(tmp_path: Path) -> None:
     async with audited(tmp_path, credentials=[ANN], refused_each_minute=2) as there:
         for _ in range(5):
             await there.rpc("b" * 40).post("SendMessage", message(call_part("echo", text="x")))
@@ -366,7 +366,7 @@ async def test_refusals_of_strangers_fill_no_disk_and_are_counted(tmp_path: Path
     ]
 
 
-async def test_a_card_that_is_asked_for_under_a_foreign_name_is_told_as_refused(tmp_path: Path) -> None:
+async def test_a_card_request_with_a_foreign_host_is_recorded_as_refused(tmp_path: Path) -> None:
     async with audited(tmp_path) as there:
         url = f"{there.url}/agents/tools/.well-known/agent-card.json"
         assert (await there.http.get(url)).status_code == 200
@@ -397,7 +397,7 @@ def test_a_bound_of_lines_begins_anew_each_minute() -> None:
     assert [one["event"] for one in notes[3:]] == ["read", "read"]
 
 
-async def test_tokens_logins_and_targets_of_notifications_are_told_without_tokens(tmp_path: Path) -> None:
+async def test_lines_about_tokens_and_logins_contain_no_tokens(tmp_path: Path) -> None:
     async with audited(tmp_path, hashes=True, refused_each_minute=2) as there:
         told: list[Notice] = [
             TokenNotice("far", "client_credentials", "given", 0.25),
@@ -444,7 +444,7 @@ async def test_tokens_logins_and_targets_of_notifications_are_told_without_token
     ]
 
 
-async def test_a_target_of_notifications_is_told_by_its_host_alone(tmp_path: Path) -> None:
+async def test_a_target_of_notifications_is_recorded_by_its_host_only(tmp_path: Path) -> None:
     async with receiving() as receiver:
         push = PushPlan(frozenset({receiver.place}))
         async with audited(tmp_path, push=push) as there:

@@ -247,7 +247,7 @@ async def test_what_was_lost_is_counted_once_and_refused_calls_are_not_lost() ->
     assert writer.written == [("resumed", 2), ("intent", 0)]
 
 
-async def test_refusals_without_a_line_are_counted_also_where_the_line_that_told_of_them_is_lost() -> None:
+async def test_refusals_without_a_line_stay_counted_if_the_counting_line_is_lost() -> None:
     told: list[JsonValue] = []
 
     class Disk(FullWriter):
@@ -356,7 +356,7 @@ class StuckWriter:
         return list(range(1, len(entries) + 1))
 
 
-async def test_a_disk_that_says_nothing_refuses_calls_and_does_not_keep_the_bridge_from_ending() -> None:
+async def test_a_hanging_disk_refuses_calls_and_does_not_block_the_end() -> None:
     writer = StuckWriter()
     journal = AuditJournal(writer, stalled_seconds=0.05, close_seconds=0.05)
     try:
@@ -376,7 +376,7 @@ async def test_a_disk_that_says_nothing_refuses_calls_and_does_not_keep_the_brid
         writer.let_go.set()
 
 
-async def test_lines_that_could_not_be_written_in_the_end_are_said_to_be_lost(
+async def test_lines_that_are_never_written_are_logged_as_lost(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     journal = AuditJournal(FullWriter())

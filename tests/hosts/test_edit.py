@@ -70,7 +70,7 @@ def test_an_empty_file_gets_the_server_alone(text: str) -> None:
     ("text", "slot"),
     [(text, SLOT) for text in THERE_BEFORE] + [(text, LOOSE) for text in THERE_BEFORE + WITH_COMMENTS],
 )
-def test_a_server_goes_in_and_out_and_all_else_stays(text: str, slot: Slot) -> None:
+def test_adding_and_removing_a_server_changes_nothing_else(text: str, slot: Slot) -> None:
     added = with_server(text, slot, ENTRY)
     assert server_in(added, slot) == ENTRY
     assert with_server(added, slot, ENTRY) == added
@@ -95,7 +95,7 @@ STAYS = [THERE_BEFORE[7], THERE_BEFORE[8], THERE_BEFORE[9], WITH_COMMENTS[1], WI
 
 
 @pytest.mark.parametrize("text", STAYS)
-def test_out_again_leaves_the_very_text_that_was_there(text: str) -> None:
+def test_removing_an_added_server_restores_the_text(text: str) -> None:
     assert without_server(with_server(text, LOOSE, ENTRY), LOOSE) == text
 
 
@@ -108,7 +108,7 @@ def test_a_server_is_laid_out_as_its_neighbours_are() -> None:
     assert windows.count("\n") == windows.count("\r\n")
 
 
-def test_a_comment_behind_the_last_server_stays_behind_it() -> None:
+def test_a_comment_after_the_last_server_stays_after_it() -> None:
     text = '{\n  "mcpServers": {\n    "a": {} // first\n  }\n}\n'
     assert with_server(text, LOOSE, {"command": "x"}) == (
         '{\n  "mcpServers": {\n    "a": {}, // first\n    "ours": {\n      "command": "x"\n    }\n  }\n}\n'
@@ -135,7 +135,7 @@ def test_a_server_that_changes_stays_in_its_place() -> None:
         ),
     ],
 )
-def test_a_server_is_taken_out_wherever_it_stands(text: str, left: str) -> None:
+def test_a_server_is_removed_at_any_position(text: str, left: str) -> None:
     assert without_server(text, SLOT).replace("{ ", "{") == left
 
 
@@ -182,7 +182,7 @@ INPUTS = [
 
 
 @pytest.mark.parametrize(("text", "edited"), INPUTS)
-def test_what_a_host_asks_for_goes_into_its_list_and_out_again(text: str, edited: str | None) -> None:
+def test_an_input_is_added_and_removed(text: str, edited: str | None) -> None:
     before = parse_jsonc(text).value
     made = with_input(text, "inputs", ASKED, comments=True)
     assert edited is None or made == edited
@@ -199,6 +199,6 @@ def test_what_a_host_asks_for_goes_into_its_list_and_out_again(text: str, edited
     assert without_input(text, "inputs", "a-token", comments=True) == text
 
 
-def test_a_list_that_is_none_is_left_as_it_is() -> None:
+def test_a_value_that_is_no_list_stays_unchanged() -> None:
     with pytest.raises(BrokenFileError, match="its inputs is an object, not a list"):
         with_input('{"inputs": {}}', "inputs", ASKED, comments=True)

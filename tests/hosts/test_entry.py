@@ -77,7 +77,7 @@ def test_the_command_beside_python_is_taken_where_there_is_one(
     assert entry.installed_program(executable, lambda path: str(path) == there) == program
 
 
-def test_an_installation_that_passes_is_told_from_one_that_stays() -> None:
+def test_a_temporary_installation_is_recognized() -> None:
     assert entry.is_passing(PurePosixPath("/home/ada/.cache/uv/archive-v0/x1/bin/python"))
     assert not entry.is_passing(PurePosixPath("/home/ada/.local/share/uv/tools/mcp-a2a/bin/python"))
 
@@ -98,7 +98,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("url", "name"), NAMES, ids=[row[0] for row in NAMES])
-def test_a_name_is_what_says_most_in_the_url(url: str, name: str) -> None:
+def test_a_server_name_comes_from_the_most_specific_part_of_the_url(url: str, name: str) -> None:
     assert short_names.name_for(url) == name
     assert len(name) <= short_names.NAME_LIMIT
 

@@ -85,14 +85,14 @@ def test_a_new_file_has_the_permissions_of_its_kind(shared: bool, mode: int, tmp
 @pytest.mark.parametrize(
     ("content", "words"), [(b"{\xff}", r"is not UTF-8 \(byte 1\)"), (None, "cannot read .*: Is a directory")]
 )
-def test_what_cannot_be_read_is_said(content: bytes | None, words: str, tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported(content: bytes | None, words: str, tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     path.write_bytes(content) if content is not None else path.mkdir()
     with pytest.raises(UsageError, match=words):
         assert files.read(path).text
 
 
-def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match=r"cannot read .*: Not a directory"):
         files.read(tmp_path / "file" / "mcp.json")

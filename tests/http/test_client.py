@@ -48,7 +48,7 @@ def said(request: Request) -> list[tuple[str, str]]:
     ]
 
 
-async def test_credentials_are_waited_for_and_asked_for_anew_with_each_request(
+async def test_each_request_asks_for_credentials_and_waits_for_them(
     http: httpx2.AsyncClient, seen: Seen
 ) -> None:
     numbers = count(1)
@@ -74,7 +74,7 @@ async def test_credentials_are_waited_for_and_asked_for_anew_with_each_request(
         "https://peer.example@other.example/",
     ],
 )
-async def test_credentials_are_shown_to_no_other_origin(
+async def test_credentials_are_not_sent_to_another_origin(
     url: str, http: httpx2.AsyncClient, seen: Seen
 ) -> None:
     async def never() -> PeerCredentials:
@@ -87,7 +87,7 @@ async def test_credentials_are_shown_to_no_other_origin(
 
 
 @pytest.mark.parametrize("url", ["https://peer.example/other", "https://PEER.example:443/", URL])
-async def test_credentials_are_shown_wherever_it_is_the_same_origin(
+async def test_credentials_are_sent_to_every_url_of_the_origin(
     url: str, http: httpx2.AsyncClient, seen: Seen
 ) -> None:
     await http.get(url, auth=PeerAuth(URL, TOKEN))
@@ -95,9 +95,7 @@ async def test_credentials_are_shown_wherever_it_is_the_same_origin(
     assert seen[0].query_params["key"] == "q"
 
 
-async def test_what_is_shown_takes_the_place_of_what_the_library_says_and_of_nothing_else(
-    http: httpx2.AsyncClient, seen: Seen
-) -> None:
+async def test_credentials_replace_only_headers_of_the_library(http: httpx2.AsyncClient, seen: Seen) -> None:
     mine = {"User-Agent": "me", "cookie": "a=b", "accept": "text/html", "Mcp-Method": "x", "X-Key": "k"}
     auth = PeerAuth(URL, fixed_credentials(PeerCredentials(mine)))
     http.cookies.set("session", "1", domain="peer.example")
@@ -114,7 +112,7 @@ async def test_what_is_shown_takes_the_place_of_what_the_library_says_and_of_not
     assert said(seen[1]) == list(zip(map(str.lower, mine), mine.values(), strict=True))
 
 
-async def test_the_user_whom_a_url_names_wins(http: httpx2.AsyncClient, seen: Seen) -> None:
+async def test_the_user_in_a_url_takes_precedence(http: httpx2.AsyncClient, seen: Seen) -> None:
     await http.get("https://ada:pass@peer.example/", auth=PeerAuth(URL, TOKEN))
     assert own(seen[0], "authorization", "x-key") == {"authorization": "Basic YWRhOnBhc3M=", "x-key": "k"}
 
@@ -137,7 +135,7 @@ class Renewed(RenewableCredentials):
 
 @pytest.mark.parametrize("says_length", [True, False])
 @pytest.mark.parametrize(("size", "last"), [(0, "Bearer 2"), (65_536, "Bearer 2"), (65_537, "Bearer 1")])
-async def test_a_request_is_sent_again_after_a_short_refusal_whether_that_says_its_length_or_not(
+async def test_a_request_is_retried_after_a_short_refusal_with_or_without_its_length(
     size: int, last: str, *, says_length: bool
 ) -> None:
     """A long one is left to who asked, whole."""
@@ -159,5 +157,5 @@ async def test_a_request_is_sent_again_after_a_short_refusal_whether_that_says_i
     assert answer.content == (page if last == "Bearer 1" else b"")
 
 
-def test_credentials_do_not_stand_in_a_repr() -> None:
+def test_credentials_are_not_in_a_repr() -> None:
     assert "s3cret" not in repr(PeerCredentials({"X": "s3cret"}, {"x": "s3cret"}))

@@ -64,7 +64,7 @@ def client(trusting: ssl.SSLContext | bool = True, **options: Any) -> httpx2.Asy
     return GuardedClient(verify=trusting, trust_env=False, timeout=30, **options)
 
 
-async def test_a_peer_is_shown_its_certificate_and_known_by_its_own_authority(tmp_path: Path) -> None:
+async def test_a_peer_gets_our_certificate_and_is_verified_with_its_authority(tmp_path: Path) -> None:
     async with peer(tmp_path, "required") as one, client() as http:
         answer = await http.get(one.url, auth=one.auth(one.tls("bridge")))
         assert answer.text == "subject:CN=bridge"
@@ -82,7 +82,7 @@ async def test_a_connection_serves_no_request_with_another_certificate_or_none(t
     assert seen == ["subject:CN=ann", "subject:CN=bob", "", "subject:CN=ann"]
 
 
-async def test_a_certificate_is_shown_to_no_other_origin_that_a_peer_leads_to(tmp_path: Path) -> None:
+async def test_a_certificate_is_not_sent_to_another_origin_that_a_peer_names(tmp_path: Path) -> None:
     async with peer(tmp_path / "a") as one, peer(tmp_path / "b") as other:
         trusting = one.authority.trusted()
         trusting.load_verify_locations(other.authority.file)
@@ -91,7 +91,7 @@ async def test_a_certificate_is_shown_to_no_other_origin_that_a_peer_leads_to(tm
     assert (str(answer.url), answer.text) == (other.url, "")
 
 
-async def test_a_renewed_certificate_is_shown_by_the_next_connection_and_a_broken_one_never(
+async def test_the_next_connection_sends_a_renewed_certificate_and_never_a_broken_one(
     tmp_path: Path,
 ) -> None:
     async with peer(tmp_path) as one:
@@ -107,7 +107,7 @@ async def test_a_renewed_certificate_is_shown_by_the_next_connection_and_a_broke
     assert seen == ["subject:CN=bridge", "subject:CN=renewed", "subject:CN=renewed"]
 
 
-async def test_files_that_never_could_be_used_are_said_in_words(tmp_path: Path) -> None:
+async def test_unusable_files_are_explained(tmp_path: Path) -> None:
     async with peer(tmp_path) as one, client() as http:
         tls = one.tls("bridge")
         _write(tls.ca, "nothing")
@@ -115,7 +115,7 @@ async def test_files_that_never_could_be_used_are_said_in_words(tmp_path: Path) 
             await http.get(one.url, auth=one.auth(tls))
 
 
-def test_what_is_wrong_with_the_files_for_a_peer_is_told(tmp_path: Path) -> None:
+def test_faults_of_the_files_for_a_peer_are_reported(tmp_path: Path) -> None:
     now = datetime.now(UTC)
     authority = Authority(tmp_path)
     mine, other, old = authority.issues("mine"), authority.issues("other"), authority.issues("old", days=-1)

@@ -95,7 +95,7 @@ CONNECTING = {
         "2130706433",
     ],
 )
-def test_what_is_of_this_machine_or_its_own_network_is_private(host: str) -> None:
+def test_addresses_of_this_machine_and_its_network_are_private(host: str) -> None:
     assert is_private_host(host)
 
 
@@ -117,7 +117,7 @@ def test_what_is_of_this_machine_or_its_own_network_is_private(host: str) -> Non
         "agent.example.com",
     ],
 )
-def test_all_else_is_public(host: str) -> None:
+def test_all_other_addresses_are_public(host: str) -> None:
     assert not is_private_host(host)
 
 
@@ -183,7 +183,7 @@ FLIPPED = (
 
 
 @pytest.mark.parametrize("answer", [["127.0.0.1"], [PUBLIC, "127.0.0.1"]])
-async def test_a_name_of_the_users_own_that_flips_after_its_card_was_read_is_not_connected_to(
+async def test_no_connection_is_made_if_a_users_name_becomes_private_after_its_card_was_read(
     answer: Sequence[str],
 ) -> None:
     async with neighbour() as there, GuardedClient() as http:
@@ -200,7 +200,7 @@ async def test_a_name_of_the_users_own_that_flips_after_its_card_was_read_is_not
     ("on_command_line", "allowing"),
     [(False, r"right, set `allow_private = true` for it$"), (True, r"right, add --allow-private$")],
 )
-async def test_what_a_refusal_says_to_do_can_be_done_where_the_peer_is_given(
+async def test_the_hint_of_a_refusal_works_where_the_peer_is_named(
     on_command_line: bool, allowing: str
 ) -> None:
     url = "http://agent.example.com/"
@@ -213,7 +213,7 @@ async def test_what_a_refusal_says_to_do_can_be_done_where_the_peer_is_given(
             guard.judge(["127.0.0.1"])
 
 
-async def test_a_name_is_looked_up_once_and_only_what_was_judged_is_connected_to() -> None:
+async def test_a_name_is_resolved_once_and_connections_go_only_to_judged_addresses() -> None:
     async with neighbour() as there, GuardedClient() as http:
         url = f"http://agent.example.com:{there.port}/"
         reach = ConnectionPolicy(url, resolve=Names([["127.0.0.1"], [PUBLIC]]))
@@ -223,13 +223,13 @@ async def test_a_name_is_looked_up_once_and_only_what_was_judged_is_connected_to
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:99999/", "https://[::1]:65536/"])
-async def test_a_port_that_no_socket_takes_is_a_connection_that_cannot_be_made(url: str) -> None:
+async def test_an_impossible_port_is_a_connection_error(url: str) -> None:
     async with GuardedClient() as http:
         with pytest.raises(httpx2.ConnectError, match="there is no port"):
             await http.get(url)
 
 
-async def test_the_next_address_that_was_judged_is_tried_where_one_cannot_be_reached() -> None:
+async def test_the_next_judged_address_is_tried_if_one_is_unreachable() -> None:
     async with neighbour() as there, GuardedClient() as http:
         url = f"http://agent.example.com:{there.port}/"
         reach = ConnectionPolicy(url, resolve=Names([["127.0.0.2", "127.0.0.1"]]))
@@ -241,7 +241,7 @@ async def test_the_next_address_that_was_judged_is_tried_where_one_cannot_be_rea
             await client_of(http, url, reach).get("t")
 
 
-async def test_the_certificate_is_that_of_the_name_and_not_of_the_address(tmp_path: Path) -> None:
+async def test_the_certificate_must_match_the_name_and_not_the_address(tmp_path: Path) -> None:
     trusted = ssl.create_default_context()
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     tls = TLSListener(listener, served_as("agent.example.com", tmp_path, trusted), standard_compatible=False)
@@ -255,7 +255,7 @@ async def test_the_certificate_is_that_of_the_name_and_not_of_the_address(tmp_pa
         tasks.cancel_scope.cancel()
 
 
-async def test_a_connection_that_rests_is_judged_by_the_rule_of_who_takes_it_up() -> None:
+async def test_an_idle_connection_is_judged_by_the_guard_of_the_next_request() -> None:
     async with neighbour() as there, GuardedClient() as http:
         url = f"http://agent.example.com:{there.port}/"
         inside = Names([["127.0.0.1"]])
@@ -273,7 +273,7 @@ async def test_a_connection_that_rests_is_judged_by_the_rule_of_who_takes_it_up(
         assert (there.connections, len(there.heard)) == (2, 3)
 
 
-async def test_what_looks_for_tls_at_a_port_is_judged_too() -> None:
+async def test_a_probe_for_tls_is_judged_too() -> None:
     looked: list[Sequence[str]] = []
 
     def judge(addresses: Sequence[str]) -> None:
@@ -288,7 +288,7 @@ async def test_what_looks_for_tls_at_a_port_is_judged_too() -> None:
     assert there.connections == 1
 
 
-async def test_what_stands_in_place_of_an_agent_is_not_looked_for_where_its_name_has_flipped_to() -> None:
+async def test_a_missing_agent_is_not_probed_at_an_address_that_became_private() -> None:
     async with neighbour() as there, GuardedClient() as http:
         reach = ConnectionPolicy(there.url, resolve=Names([["127.0.0.1"]]))
         reach.seen.judge("127.1", "")([PUBLIC])
@@ -299,7 +299,7 @@ async def test_what_stands_in_place_of_an_agent_is_not_looked_for_where_its_name
     assert there.connections == 0
 
 
-async def test_a_proxy_of_the_environment_looks_names_up_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_of_the_environment_resolves_names_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     async with neighbour() as there:
         monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{there.port}")
         async with GuardedClient() as http:
@@ -310,7 +310,7 @@ async def test_a_proxy_of_the_environment_looks_names_up_by_itself(monkeypatch: 
     assert there.heard[0].startswith(b"POST http://agent.example.com/ ")
 
 
-def test_all_connections_to_peers_are_made_where_they_are_judged() -> None:
+def test_all_connections_to_peers_are_guarded() -> None:
     made = {
         (str(file.relative_to(PACKAGE)), call.func.attr)
         for file in PACKAGE.rglob("*.py")
@@ -327,7 +327,7 @@ def test_all_connections_to_peers_are_made_where_they_are_judged() -> None:
     }
 
 
-async def test_a_name_of_the_users_own_may_lead_inside_from_the_start_or_where_it_is_allowed() -> None:
+async def test_a_users_name_may_be_private_from_the_start_or_if_allowed() -> None:
     async with neighbour() as there, GuardedClient() as http:
         for reach in (
             ConnectionPolicy(there.url, resolve=Names([["127.0.0.1"], [PUBLIC], ["127.0.0.1"]])),
@@ -343,7 +343,7 @@ async def test_a_name_of_the_users_own_may_lead_inside_from_the_start_or_where_i
             assert len(there.heard) == 3
 
 
-async def test_a_name_that_was_learned_is_judged_before_it_is_connected_to_also_by_who_calls() -> None:
+async def test_a_name_from_a_peer_is_judged_before_a_connection_also_in_a_call() -> None:
     async with neighbour() as there, GuardedClient() as http:
         catalog = CatalogSource(http, "https://catalog.example.com/agents", None, card_bounds())
         for answer in ["127.0.0.1"], [PUBLIC, "::1"]:
@@ -353,7 +353,7 @@ async def test_a_name_that_was_learned_is_judged_before_it_is_connected_to_also_
     assert there.connections == 0
 
 
-async def test_a_tool_server_whose_name_flips_is_not_spoken_to() -> None:
+async def test_no_connection_is_made_to_a_tool_server_whose_name_becomes_private() -> None:
     async with neighbour() as there:
         target = url_at(there.url)
         target.seen.judge("127.1", "")([PUBLIC])

@@ -125,7 +125,7 @@ INSTEAD_OF_AN_AGENT: Final[dict[At, str]] = {
 @pytest.mark.parametrize(
     ("at", "hint"), INSTEAD_OF_A_SERVER.items(), ids=lambda at: getattr(at, "__name__", "")
 )
-async def test_what_stands_where_a_tool_server_was_looked_for_is_said(at: At, hint: str) -> None:
+async def test_a_probe_says_what_is_there_in_place_of_a_tool_server(at: At, hint: str) -> None:
     with anyio.fail_after(30):
         async with (
             at() as url,
@@ -139,7 +139,7 @@ async def test_what_stands_where_a_tool_server_was_looked_for_is_said(at: At, hi
 @pytest.mark.parametrize(
     ("at", "hint"), INSTEAD_OF_AN_AGENT.items(), ids=lambda at: getattr(at, "__name__", "")
 )
-async def test_what_stands_where_an_agent_was_looked_for_is_said(at: At, hint: str) -> None:
+async def test_a_probe_says_what_is_there_in_place_of_an_agent(at: At, hint: str) -> None:
     with anyio.fail_after(30):
         async with at() as url, httpx2.AsyncClient() as http:
             with pytest.raises(PeerError) as failed:
@@ -147,7 +147,7 @@ async def test_what_stands_where_an_agent_was_looked_for_is_said(at: At, hint: s
     assert str(failed.value).endswith(_filled(hint, url))
 
 
-async def test_a_session_that_began_by_looking_is_ended_again() -> None:
+async def test_a_session_opened_by_a_probe_is_closed_again() -> None:
     server = HttpServer()
     async with server.run(), httpx2.AsyncClient() as http:
         with pytest.raises(PeerError, match="It is an MCP server"):
@@ -156,7 +156,7 @@ async def test_a_session_that_began_by_looking_is_ended_again() -> None:
         assert server._manager._server_instances == {}
 
 
-async def test_an_address_that_was_learned_is_not_looked_at() -> None:
+async def test_an_address_from_a_peer_is_not_probed() -> None:
     asked: list[str] = []
 
     async def app(scope: dict[str, str], receive: object, send: object) -> None:
@@ -170,7 +170,7 @@ async def test_an_address_that_was_learned_is_not_looked_at() -> None:
     assert set(asked) == {"GET"}
 
 
-async def test_a_handshake_that_nobody_goes_on_with_is_hung_up_on() -> None:
+async def test_an_abandoned_handshake_is_closed() -> None:
     shaken, hung_up = anyio.Event(), anyio.Event()
 
     async def serve(stream: anyio.abc.SocketStream) -> None:
@@ -203,7 +203,7 @@ async def test_a_handshake_that_nobody_goes_on_with_is_hung_up_on() -> None:
         serving.cancel_scope.cancel()
 
 
-async def test_tls_to_a_port_without_it_is_said() -> None:
+async def test_https_to_a_plain_port_is_reported() -> None:
     async with a_page() as url, httpx2.AsyncClient() as http:
         secure = url.replace("http", "https")
         with pytest.raises(PeerError, match=r"cannot be reached: it speaks plain HTTP there: write http://$"):

@@ -44,7 +44,7 @@ def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"HTTP_PROXY": "http://p:3128"}, "http", "localhost", None),
     ],
 )
-def test_the_environment_says_which_proxy_an_origin_has_and_this_machine_has_none(
+def test_the_environment_names_the_proxy_of_an_origin_but_none_for_this_machine(
     variables: dict[str, str], scheme: str, host: str, proxy: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in variables.items():
@@ -52,7 +52,7 @@ def test_the_environment_says_which_proxy_an_origin_has_and_this_machine_has_non
     assert proxy_of(scheme, host, 443) == proxy
 
 
-def test_a_proxy_of_a_kind_that_is_not_known_is_refused_with_words_on_what_to_do(
+def test_a_proxy_of_an_unknown_kind_is_refused_with_a_hint(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "socks5://p:1080")

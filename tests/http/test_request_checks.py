@@ -39,7 +39,7 @@ BARE = FaceAddress()
         "bridge.example.com",
     ],
 )
-def test_a_host_that_is_ours_or_in_digits_is_let_in(host: str) -> None:
+def test_our_host_or_an_ip_address_is_admitted(host: str) -> None:
     PLACE.require_own(Headers({"host": host}))
 
 
@@ -61,13 +61,13 @@ def test_a_host_that_is_ours_or_in_digits_is_let_in(host: str) -> None:
         "local host",
     ],
 )
-def test_a_host_that_is_not_ours_is_misdirected(host: str) -> None:
+def test_another_host_is_misdirected(host: str) -> None:
     with pytest.raises(RefusedError) as refused:
         PLACE.require_own(Headers({"host": host}))
     assert refused.value.status == 421
 
 
-def test_without_a_host_nothing_is_let_in() -> None:
+def test_a_request_without_a_host_is_refused() -> None:
     with pytest.raises(RefusedError, match="asked for by name") as refused:
         BARE.require_own(Headers({}))
     assert refused.value.status == 421
@@ -89,7 +89,7 @@ def test_without_a_host_nothing_is_let_in() -> None:
         ("localhost:8080", False),
     ],
 )
-def test_a_web_page_is_let_in_only_when_it_is_our_own(origin: str, let_in: bool) -> None:
+def test_only_our_own_web_page_is_admitted(origin: str, let_in: bool) -> None:
     headers = Headers({"host": "localhost:8080", "origin": origin})
     if let_in:
         PLACE.require_own(headers)
@@ -101,7 +101,7 @@ def test_a_web_page_is_let_in_only_when_it_is_our_own(origin: str, let_in: bool)
 
 @pytest.mark.proves("web-host")
 @pytest.mark.parametrize("name", ["host", "Origin", "authorization", "x-api-key"])
-def test_a_header_that_decides_who_is_let_in_is_sent_once(name: str) -> None:
+def test_a_header_that_decides_about_admission_may_come_only_once(name: str) -> None:
     once = [(b"host", b"localhost"), (b"origin", b"http://localhost")]
     twice = [(name.encode().lower(), b"localhost"), (name.encode().lower(), b"localhost")]
     BARE.require_own(Headers(raw=once))
@@ -137,7 +137,7 @@ BASES: list[tuple[FaceAddress, str | None, dict[str, str], str]] = [
 
 @pytest.mark.proves("card-base")
 @pytest.mark.parametrize(("place", "client", "headers", "base"), BASES)
-def test_the_base_is_the_public_one_or_what_a_proxy_on_loopback_forwards(
+def test_the_base_url_is_public_url_or_forwarded_by_a_proxy_on_loopback(
     place: FaceAddress, client: str | None, headers: dict[str, str], base: str
 ) -> None:
     assert place.base_url(scope(client), Headers({"host": "localhost:8080", **headers})) == base
@@ -194,7 +194,7 @@ ACCEPTED = frozenset({"application/json", "application/a2a+json"})
 @pytest.mark.parametrize(
     "given", ["application/json", "Application/JSON; charset=utf-8", "application/a2a+json "]
 )
-def test_json_is_taken(given: str) -> None:
+def test_json_is_accepted(given: str) -> None:
     require_json(Headers({"content-type": given}), ACCEPTED)
 
 
@@ -210,7 +210,7 @@ def test_json_is_taken(given: str) -> None:
         "json",
     ],
 )
-def test_what_a_form_can_post_is_not_taken(given: str) -> None:
+def test_media_types_of_forms_are_refused(given: str) -> None:
     with pytest.raises(RefusedError, match="application/a2a\\+json or application/json") as refused:
         require_json(Headers({"content-type": given}), ACCEPTED)
     assert refused.value.status == 415
@@ -229,7 +229,7 @@ def test_what_a_form_can_post_is_not_taken(given: str) -> None:
         ("x", False),
     ],
 )
-def test_loopback_is_this_machines(host: str, loopback: bool) -> None:
+def test_loopback_addresses_are_recognized(host: str, loopback: bool) -> None:
     assert is_loopback(host) is loopback
 
 
@@ -291,5 +291,5 @@ def test_a_request_comes_from_the_last_address_that_no_trusted_proxy_has(
         ("::ffff:0.0.0.0/95", "::fffe:0:0/95"),
     ],
 )
-def test_a_network_of_ipv4_is_known_also_where_it_is_written_in_ipv6(written: str, network: str) -> None:
+def test_an_ipv4_network_mapped_into_ipv6_is_recognized(written: str, network: str) -> None:
     assert str(network_of(written)) == network

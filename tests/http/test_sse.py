@@ -17,7 +17,7 @@ def read(chunks: Sequence[bytes], limit_bytes: int = 1000) -> list[bytes]:
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 @pytest.mark.parametrize("size", [1, 2, 3, 1000])
-def test_events_are_read_however_they_are_cut_and_whatever_ends_their_lines(end: bytes, size: int) -> None:
+def test_events_are_read_with_any_chunks_and_line_ends(end: bytes, size: int) -> None:
     lines = [
         b"\xef\xbb\xbfdata: one",
         b"",
@@ -63,7 +63,7 @@ def test_an_event_has_the_type_it_names() -> None:
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100_000])
-def test_of_an_event_above_the_limit_both_ends_are_kept_and_the_next_one_is_whole(
+def test_an_event_above_the_limit_keeps_both_ends_and_the_next_event_is_complete(
     end: bytes, size: int
 ) -> None:
     head, tail = b'{"id":7,' + b"a" * 50, b"z" * 50 + b'"end":1'

@@ -72,12 +72,12 @@ async def test_a_request_over_tls_is_one_of_https(authority: Authority, files: T
         assert (await client.get(url)).text == "https"
 
 
-def test_tls_1_2_is_the_least(files: TlsFiles) -> None:
+def test_tls_1_2_is_the_oldest_version(files: TlsFiles) -> None:
     context = server_context(files)
     assert context.minimum_version is ssl.TLSVersion.TLSv1_2
 
 
-async def test_a_renewed_certificate_is_shown_to_the_next_connection_and_none_is_dropped(
+async def test_a_renewed_certificate_serves_the_next_connection_and_drops_none(
     authority: Authority, files: TlsFiles
 ) -> None:
     async with listening(scheme_asked, tls=TlsPoint(files)) as url, client_of(authority) as before:
@@ -88,7 +88,7 @@ async def test_a_renewed_certificate_is_shown_to_the_next_connection_and_none_is
         assert serial_of(await before.get(url)) == first != renewed
 
 
-async def test_a_broken_new_certificate_is_refused_with_one_line_and_the_last_one_goes_on(
+async def test_a_broken_new_certificate_is_logged_once_and_the_last_one_stays(
     authority: Authority, files: TlsFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -121,7 +121,7 @@ def no_descriptors() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("whose", ["server", "peer"])
-def test_files_that_could_not_be_read_are_taken_once_they_can_although_they_stay_as_they_are(
+def test_unreadable_files_are_used_when_they_become_readable_without_a_change(
     authority: Authority, files: TlsFiles, whose: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -137,7 +137,7 @@ def test_files_that_could_not_be_read_are_taken_once_they_can_although_they_stay
     assert point.context() is renewed
 
 
-async def test_a_peer_that_begins_no_handshake_holds_up_nobody(authority: Authority, files: TlsFiles) -> None:
+async def test_a_peer_without_a_handshake_delays_no_other(authority: Authority, files: TlsFiles) -> None:
     limits = replace(DEFAULT_LIMITS, connections=DEFAULT_LIMITS.connections.having(new=2))
     async with listening(scheme_asked, limits=limits, tls=TlsPoint(files)) as url:
         port = httpx2.URL(url).port
@@ -157,7 +157,7 @@ async def test_a_peer_that_begins_no_handshake_holds_up_nobody(authority: Author
                 await one.aclose()
 
 
-async def test_what_is_no_tls_is_turned_away_and_the_next_is_served(
+async def test_a_client_without_tls_is_refused_and_the_next_is_served(
     authority: Authority, files: TlsFiles
 ) -> None:
     async with listening(scheme_asked, tls=TlsPoint(files)) as url, client_of(authority) as client:
@@ -173,9 +173,7 @@ async def test_a_request_above_a_bound_is_refused_over_tls_too(authority: Author
         assert (await client.get(url)).text == "https"
 
 
-async def test_without_a_clients_certificate_a_handshake_fails_where_one_is_required(
-    authority: Authority, files: TlsFiles
-) -> None:
+async def test_a_required_client_certificate_must_be_sent(authority: Authority, files: TlsFiles) -> None:
     asking = replace(files, client_ca=authority.file)
     async with listening(scheme_asked, tls=TlsPoint(asking)) as url:
         async with client_of(authority) as nobody:
@@ -185,7 +183,7 @@ async def test_without_a_clients_certificate_a_handshake_fails_where_one_is_requ
             assert (await desk.get(url)).text == "https"
 
 
-async def test_where_a_clients_certificate_is_optional_one_may_come_without_and_none_with_a_strangers(
+async def test_an_optional_client_certificate_may_be_missing_but_not_foreign(
     authority: Authority, files: TlsFiles, tmp_path: Path
 ) -> None:
     asking = replace(files, client_ca=authority.file, client_certificate="optional")
@@ -232,7 +230,7 @@ async def test_a_certificate_that_cannot_be_read_ends_its_connection_and_no_othe
     assert caplog.messages == ["refused a client whose certificate cannot be read, from 127.0.0.1"]
 
 
-async def test_names_of_other_kinds_in_a_certificate_are_passed_over(
+async def test_other_kinds_of_names_in_a_certificate_are_ignored(
     authority: Authority, files: TlsFiles
 ) -> None:
     user = x509.OtherName(x509.ObjectIdentifier("1.3.6.1.4.1.311.20.2.3"), b"\x0c\x03ann")
@@ -255,7 +253,7 @@ class FailingPoint(TlsPoint):
         return super().context()
 
 
-async def test_an_unforeseen_fault_of_one_handshake_ends_that_one_alone(
+async def test_an_unexpected_fault_ends_only_its_handshake(
     authority: Authority, files: TlsFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -266,7 +264,7 @@ async def test_an_unforeseen_fault_of_one_handshake_ends_that_one_alone(
     assert caplog.messages == ["a connection was closed at its start, by ZeroDivisionError, from 127.0.0.1"]
 
 
-async def test_changed_authorities_of_clients_count_from_the_next_handshake_on(
+async def test_changed_client_authorities_apply_to_the_next_handshake(
     authority: Authority, files: TlsFiles, tmp_path: Path
 ) -> None:
     second = Authority(tmp_path, "The second")
@@ -306,7 +304,7 @@ def test_files_that_are_no_certificate_are_refused_at_the_start(
 NOW: Final = datetime.now(UTC)
 
 
-def test_what_is_wrong_with_a_certificate_and_its_key_is_told(authority: Authority, files: TlsFiles) -> None:
+def test_faults_of_a_certificate_and_its_key_are_reported(authority: Authority, files: TlsFiles) -> None:
     assert list(faults_of(files, NOW)) == []
     expired = authority.issues("old", HERE, days=-2)
     end = f"{NOW - timedelta(days=2):%Y-%m-%d}"
@@ -321,7 +319,7 @@ def test_what_is_wrong_with_a_certificate_and_its_key_is_told(authority: Authori
 
 
 @pytest.mark.skipif(not HAS_MODES, reason="modes say nothing here")
-def test_a_key_that_others_can_read_is_told(files: TlsFiles) -> None:
+def test_a_key_that_others_can_read_is_reported(files: TlsFiles) -> None:
     files.key.chmod(0o644)
     assert [*faults_of(files, NOW)] == [
         ("key", f"other users of this machine can read {files.key}: chmod it to 600")

@@ -74,13 +74,13 @@ async def test_a_preflight_of_a_named_origin_allows_the_headers_of_mcp() -> None
     ],
 )
 @pytest.mark.parametrize("method", ["POST", "OPTIONS"])
-async def test_a_page_of_another_origin_is_refused_and_allowed_nothing(origin: str, method: str) -> None:
+async def test_a_page_of_another_origin_is_refused_without_cors_headers(origin: str, method: str) -> None:
     response = await asked(method, {"Origin": origin, "Access-Control-Request-Method": "POST"}, ORIGIN)
     assert (response.status_code, allowed(response)) == (403, [])
     assert response.headers["vary"] == "Origin"
 
 
-async def test_without_the_key_no_page_is_let_in_and_nothing_changes() -> None:
+async def test_without_the_key_no_page_is_admitted_and_nothing_changes() -> None:
     assert WebOrigins((), PLACE).around(face) is face
     response = await asked("POST", {"Origin": ORIGIN})
     assert (response.status_code, allowed(response)) == (403, [])
@@ -106,5 +106,5 @@ async def test_a_program_that_sends_no_origin_is_answered_as_before() -> None:
         ("http://[::1]:80", "http://[::1]"),
     ],
 )
-def test_an_origin_of_the_file_is_compared_as_browsers_write_it(written: str, sent: str) -> None:
+def test_an_origin_in_the_file_is_compared_in_the_form_of_browsers(written: str, sent: str) -> None:
     assert as_browsers_write(written) == sent

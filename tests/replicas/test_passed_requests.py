@@ -32,7 +32,7 @@ def refusal_of(header: str, request: PassedRequest = REQUEST, now: float = NOW) 
     return str(refused.value)
 
 
-def test_a_hop_says_for_whom_it_is_and_which_body_it_brings() -> None:
+def test_a_passed_request_names_its_receiver_and_its_body() -> None:
     hop = PassedHeaders(Proofs([KEY])).accept(made(), REQUEST, NOW)
     assert hop == AcceptedRequest(7, hop.body_digest)
     assert hop.fits(b"body")
@@ -48,11 +48,11 @@ def test_a_hop_says_for_whom_it_is_and_which_body_it_brings() -> None:
         PassedRequest("POST", "/mcp/facea-", "session"),
     ],
 )
-def test_a_hop_is_for_one_request(request_made: PassedRequest) -> None:
+def test_a_header_is_valid_for_one_request(request_made: PassedRequest) -> None:
     assert refusal_of(made(request=request_made)) == "it was not made with our keys for this request"
 
 
-def test_every_part_of_a_hop_is_covered() -> None:
+def test_the_proof_covers_every_part_of_the_header() -> None:
     for place, part in enumerate(made().split(".")):
         parts = made().split(".")
         parts[place] = f"{int(part, 16) ^ 1:0{len(part)}x}" if place > 1 else str(int(part) + 1)
@@ -62,18 +62,18 @@ def test_every_part_of_a_hop_is_covered() -> None:
 @pytest.mark.parametrize(
     "header", ["", "refused", "1.2.3.4.5", f"{made()} ", f"{made()},{made()}", f"-{made()}"]
 )
-def test_what_is_no_hop_is_refused(header: str) -> None:
+def test_a_malformed_header_is_refused(header: str) -> None:
     assert refusal_of(header) == "it is malformed"
 
 
-def test_a_hop_is_valid_for_thirty_seconds_and_as_far_ahead() -> None:
+def test_a_header_is_valid_thirty_seconds_before_and_after_its_time() -> None:
     for away in (-VALID_SECONDS, 0, VALID_SECONDS):
         PassedHeaders(Proofs([KEY])).accept(made(), REQUEST, NOW + away)
     for away in (-VALID_SECONDS - 1, VALID_SECONDS + 1):
         assert refusal_of(made(), now=NOW + away) == "it was made 31 s from now"
 
 
-def test_a_hop_is_accepted_once_as_long_as_it_is_valid() -> None:
+def test_a_valid_header_is_accepted_only_once() -> None:
     taken, header = PassedHeaders(Proofs([KEY])), made()
     taken.accept(header, REQUEST, NOW - VALID_SECONDS)
     for now in (NOW, NOW + VALID_SECONDS):
@@ -81,7 +81,7 @@ def test_a_hop_is_accepted_once_as_long_as_it_is_valid() -> None:
             taken.accept(header, REQUEST, now)
 
 
-def test_the_nonces_of_old_hops_are_forgotten_and_their_number_is_bounded() -> None:
+def test_old_nonces_are_forgotten_and_their_number_is_bounded() -> None:
     taken = PassedHeaders(Proofs([KEY]), max_nonces=2)
     for _ in range(2):
         taken.accept(made(), REQUEST, NOW)
@@ -91,6 +91,6 @@ def test_the_nonces_of_old_hops_are_forgotten_and_their_number_is_bounded() -> N
     taken.accept(made(now=later), REQUEST, later)
 
 
-def test_a_hop_by_any_of_our_keys_is_accepted_and_made_by_the_first() -> None:
+def test_any_of_our_keys_is_accepted_and_the_first_makes_the_proof() -> None:
     PassedHeaders(Proofs([OTHER, KEY])).accept(made(), REQUEST, NOW)
     assert refusal_of(made(key=OTHER)) == "it was not made with our keys for this request"

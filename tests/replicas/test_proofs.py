@@ -7,7 +7,7 @@ from bridge.replicas.proofs import ProofPurpose, Proofs
 OLD, NEW = b"o" * 32, b"n" * 32
 
 
-def test_a_proof_holds_for_what_was_said_for_its_purpose_and_by_any_key_of_the_ring() -> None:
+def test_a_proof_holds_for_its_statement_and_purpose_with_any_key_of_the_ring() -> None:
     proof = Proofs([OLD]).proof(ProofPurpose.HOP, b"a", b"bc")
     assert Proofs([NEW, OLD]).holds(proof, ProofPurpose.HOP, b"a", b"bc")
     assert not Proofs([NEW]).holds(proof, ProofPurpose.HOP, b"a", b"bc")

@@ -108,7 +108,7 @@ async def test_a_request_is_passed_on_to_a_socket_of_this_machine(tmp_path: Path
     assert server.heard[0].splitlines()[:2] == [b"GET /mcp/face HTTP/1.1", b"Host: localhost"]
 
 
-async def test_an_answer_comes_as_it_is_written() -> None:
+async def test_an_answer_is_streamed() -> None:
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     server = Server(head, b"3\r\none\r\n", ends=False)
     async with relay() as one, at_port(server) as address, one.answer(address, REQUEST) as answer:
@@ -136,7 +136,7 @@ async def test_a_replica_that_refuses_is_silent_or_talks_nonsense_is_unreachable
                     raise AssertionError("it answered")
 
 
-async def test_no_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "ALL_PROXY", "http_proxy", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     async with relay() as one, at_port(Server(OK)) as address, one.answer(address, REQUEST) as answer:
@@ -163,7 +163,7 @@ async def test_no_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPa
         "unix:/run/ä.sock",
     ],
 )
-def test_what_is_no_address_of_a_replica_is_refused(text: str) -> None:
+def test_a_malformed_replica_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
         ReplicaAddress.parse(text)
 
@@ -177,6 +177,6 @@ def test_what_is_no_address_of_a_replica_is_refused(text: str) -> None:
         ("unix:/run/a b.sock", "localhost", ""),
     ],
 )
-def test_an_address_of_a_replica_is_taken_apart(text: str, authority: str, base_path: str) -> None:
+def test_a_replica_address_is_parsed(text: str, authority: str, base_path: str) -> None:
     address = ReplicaAddress.parse(text)
     assert (address.text, address.authority, address.base_path) == (text, authority, base_path)

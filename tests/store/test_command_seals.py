@@ -44,7 +44,7 @@ def test_a_command_does_not_open_with_other_keys_or_for_another_agent(reader: Co
         reader.opened(PLACE, data, proof)
 
 
-def test_a_proved_command_of_a_release_without_seals_is_done() -> None:
+def test_a_proved_command_of_a_release_without_seals_is_executed() -> None:
     said = (b"mcp_a2a_desk", b"7", PLACE.request.bytes, COMMAND)
     proof = Proofs([OLD]).proof(ProofPurpose.COMMAND, *said)
     assert seals(OLD).opened(PLACE, COMMAND, proof) == COMMAND
@@ -52,7 +52,7 @@ def test_a_proved_command_of_a_release_without_seals_is_done() -> None:
         seals(OLD).opened(PLACE, COMMAND, None)
 
 
-def test_a_release_without_seals_finds_the_proof_right_and_says_that_it_cannot_read_what_is_asked() -> None:
+def test_a_release_without_seals_accepts_the_proof_and_cannot_read_the_command() -> None:
     data, proof = seals(OLD).sealed(PLACE, COMMAND)
     said = (b"mcp_a2a_desk", b"7", PLACE.request.bytes, data)
     assert Proofs([OLD]).holds(proof, ProofPurpose.COMMAND, *said)

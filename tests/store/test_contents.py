@@ -121,7 +121,7 @@ def as_kept_by_all(task: WholeTask) -> WholeTask:
 
 
 @pytest.mark.proves("store-contract")
-async def test_tasks_go_from_store_to_store_and_stay_what_they_were(make: Callable[[str], Store]) -> None:
+async def test_tasks_move_between_stores_unchanged(make: Callable[[str], Store]) -> None:
     stores = [await filled(make("memory"))]
     for kind in ("sqlite", "postgres", "sqlite", "memory"):
         stores.append(make(kind))
@@ -131,9 +131,7 @@ async def test_tasks_go_from_store_to_store_and_stay_what_they_were(make: Callab
 
 
 @pytest.mark.parametrize("kind", STORES)
-async def test_what_was_submitted_is_read_with_all_that_belongs_to_it(
-    kind: str, make: Callable[[str], Store]
-) -> None:
+async def test_submitted_tasks_are_read_complete(kind: str, make: Callable[[str], Store]) -> None:
     store = make(kind)
     async with store:
         await keep(
@@ -152,7 +150,7 @@ async def test_what_was_submitted_is_read_with_all_that_belongs_to_it(
 
 
 @pytest.mark.parametrize("kind", STORES)
-async def test_a_store_goes_on_with_what_was_added(kind: str, make: Callable[[str], Store]) -> None:
+async def test_a_store_continues_added_tasks(kind: str, make: Callable[[str], Store]) -> None:
     async with await filled(make(kind)) as store:
         if store.replicas is not None:
             engine = Recorder()
@@ -178,7 +176,7 @@ async def test_a_store_goes_on_with_what_was_added(kind: str, make: Callable[[st
 
 
 @pytest.mark.parametrize("kind", STORES)
-async def test_of_what_is_added_all_is_kept_or_nothing(kind: str, make: Callable[[str], Store]) -> None:
+async def test_all_added_tasks_are_kept_or_none(kind: str, make: Callable[[str], Store]) -> None:
     store = await filled(make(kind), WHOLE[:1])
 
     async def add_one_twice() -> None:
@@ -209,7 +207,7 @@ async def test_a_store_that_a_bridge_uses_is_neither_read_nor_written(
 
 
 @pytest.mark.parametrize("kind", LASTING)
-async def test_a_store_to_read_that_is_not_there_is_not_made(
+async def test_reading_a_missing_store_does_not_create_it(
     kind: str, make: Callable[[str], Store], tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match="there is no store"):
@@ -217,7 +215,7 @@ async def test_a_store_to_read_that_is_not_there_is_not_made(
     assert [*tmp_path.iterdir()] == []
 
 
-async def test_a_file_that_is_moved_stays_as_it_is_and_so_does_one_of_an_older_release(
+async def test_a_moved_file_stays_unchanged_also_from_an_older_release(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "tasks.db"
@@ -240,7 +238,7 @@ async def test_a_file_that_is_moved_stays_as_it_is_and_so_does_one_of_an_older_r
     assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
-async def test_what_a_crash_left_in_the_log_of_a_file_is_read(tmp_path: Path) -> None:
+async def test_the_log_that_a_crash_left_is_read(tmp_path: Path) -> None:
     path, crashed = tmp_path / "tasks.db", tmp_path / "crashed.db"
     async with SQLiteStore(path) as store:
         await keep(store, first("t1"))
@@ -249,7 +247,7 @@ async def test_what_a_crash_left_in_the_log_of_a_file_is_read(tmp_path: Path) ->
     assert [task.task.task_id for task in await read(SQLiteStore(crashed))] == ["t1"]
 
 
-async def test_only_an_empty_store_is_moved_to(make: Callable[[str], Store]) -> None:
+async def test_the_target_of_a_move_must_be_empty(make: Callable[[str], Store]) -> None:
     source, target = await filled(make("memory")), await filled(make("sqlite"), WHOLE[:1])
     with pytest.raises(UsageError, match="has a task already: name a store without tasks"):
         await moved(source, target)
@@ -291,7 +289,7 @@ async def test_a_move_compares_every_task_and_keeps_nothing_if_one_differs(
     assert await read(target) == []
 
 
-async def test_what_is_in_memory_of_a_move_is_bounded(make: Callable[[str], Store]) -> None:
+async def test_the_memory_of_a_move_is_bounded(make: Callable[[str], Store]) -> None:
     large = [whole(f"t{number}", events=[b"x" * moving.ADDED_BYTES]) for number in range(3)]
     small = [whole(f"u{number:04}") for number in range(moving.ADDED_AT_ONCE + 5)]
     source, target = await filled(make("sqlite"), [*large, *small]), make("memory")
@@ -303,7 +301,7 @@ async def test_what_is_in_memory_of_a_move_is_bounded(make: Callable[[str], Stor
     ]
 
 
-async def test_a_database_knows_at_once_how_many_tasks_were_moved_to_it() -> None:
+async def test_a_database_has_statistics_right_after_a_move() -> None:
     agent = new_agent()
     await filled(PostgresStore(database_url(), agent, BOUNDS))
     with psycopg.connect(database_url()) as connection:

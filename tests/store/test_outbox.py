@@ -79,7 +79,7 @@ async def test_a_refused_event_waits_for_no_webhook(store: Store) -> None:
     assert await waiting(store) == {webhook().key: 1}
 
 
-async def test_new_rows_are_told_with_their_tasks(store: Store) -> None:
+async def test_new_rows_are_reported_with_their_tasks(store: Store) -> None:
     told: list[set[str] | None] = []
     heard = anyio.Event()
 
@@ -95,7 +95,7 @@ async def test_new_rows_are_told_with_their_tasks(store: Store) -> None:
     assert [task_ids for task_ids in told if task_ids is not None] == [{"t1"}]
 
 
-async def test_a_webhook_of_an_ended_task_gets_what_is_put_there_once(store: Store) -> None:
+async def test_a_webhook_of_an_ended_task_gets_a_put_row_once(store: Store) -> None:
     await keep(store, first("t1"), end(2))
     assert await store.outbox.add(webhook(), LIMITS) is True
     await store.outbox.put(webhook().key, OutboxRow(2, b"the whole task"))
@@ -108,7 +108,7 @@ async def test_a_webhook_of_an_unknown_task_is_refused(store: Store) -> None:
         await store.outbox.add(webhook(), LIMITS)
 
 
-async def test_a_webhook_replaces_the_one_of_its_id_and_keeps_its_rows(store: Store) -> None:
+async def test_a_webhook_replaces_another_with_its_id_and_keeps_the_rows(store: Store) -> None:
     await keep(store, replace(first("t1"), webhook=webhook()))
     await store.outbox.failed(webhook().key, 3, 99, "it said 500")
     newer = replace(webhook(), config=b"newer")
@@ -117,7 +117,7 @@ async def test_a_webhook_replaces_the_one_of_its_id_and_keeps_its_rows(store: St
     assert await rows_of(store, newer.key) == [(1, b"made")]
 
 
-async def test_a_task_and_an_owner_have_so_many_webhooks(store: Store) -> None:
+async def test_webhooks_of_a_task_and_of_an_owner_are_bounded(store: Store) -> None:
     await keep(store, *map(first, ("t1", "t2", "t3")), first("u1", owner="ben", context_id="ben's"))
     for each in ("w1", "w2", "w2"):
         await store.outbox.add(webhook(webhook_id=each), LIMITS)
@@ -134,7 +134,7 @@ async def test_a_task_and_an_owner_have_so_many_webhooks(store: Store) -> None:
     await store.outbox.add(webhook("t3"), LIMITS)
 
 
-async def test_a_removed_webhook_takes_its_rows_along(store: Store) -> None:
+async def test_removing_a_webhook_removes_its_rows(store: Store) -> None:
     await keep(store, replace(first("t1"), webhook=webhook()))
     assert await store.outbox.remove(webhook().key) is True
     assert await store.outbox.remove(webhook().key) is False
@@ -152,7 +152,7 @@ async def test_failures_are_noted_until_a_row_is_sent(store: Store) -> None:
     assert await store.outbox.of_task("t1") == [webhook()]
 
 
-async def test_a_webhook_that_is_given_up_gets_nothing_more_and_says_why(store: Store) -> None:
+async def test_a_webhook_that_is_given_up_gets_no_rows_and_keeps_the_reason(store: Store) -> None:
     await keep(store, replace(first("t1"), webhook=webhook()))
     await store.outbox.give_up(webhook().key, "it said 410")
     await keep(store, event(2))
@@ -161,7 +161,7 @@ async def test_a_webhook_that_is_given_up_gets_nothing_more_and_says_why(store: 
     assert await store.outbox.of_task("t1") == [given_up]
 
 
-async def test_rows_are_folded_behind_the_first_and_up_to_one(store: Store) -> None:
+async def test_rows_are_folded_after_the_first_row(store: Store) -> None:
     await keep(store, replace(first("t1"), webhook=webhook()), *(event(seq) for seq in range(2, 7)))
     await store.outbox.fold(webhook().key, OutboxRow(5, b"the task as of 5"))
     assert await rows_of(store, webhook().key) == [
@@ -177,7 +177,7 @@ async def test_a_first_row_alone_is_never_folded(store: Store) -> None:
     assert await rows_of(store, webhook().key) == [(1, b"made")]
 
 
-async def test_an_ended_task_stays_while_something_of_it_is_to_be_sent(store: Store) -> None:
+async def test_an_ended_task_stays_while_its_events_are_to_be_sent(store: Store) -> None:
     await keep(store, replace(first("t1"), webhook=webhook()), first("t2"), end(2), end(2, "t2"))
     assert await store.evict(1000, ALL_GONE) == 1
     assert await store.load("t1") is not None
@@ -187,7 +187,7 @@ async def test_an_ended_task_stays_while_something_of_it_is_to_be_sent(store: St
 
 
 @pytest.mark.parametrize("name", ["sqlite", "postgres"])
-async def test_the_outbox_goes_from_store_to_store_with_its_tasks(name: str, tmp_path: Path) -> None:
+async def test_the_outbox_moves_with_its_tasks(name: str, tmp_path: Path) -> None:
     async with SQLiteStore(tmp_path / "first.db") as store:
         await keep(store, replace(first("t1"), webhook=webhook()), event(2))
         await store.outbox.failed(webhook().key, 1, 40, "it said 500")
@@ -208,7 +208,7 @@ async def test_the_outbox_goes_from_store_to_store_with_its_tasks(name: str, tmp
         assert await rows_of(store, webhook().key) == [(1, b"made"), (2, b"event 2")]
 
 
-async def test_a_file_that_is_opened_again_has_its_outbox(tmp_path: Path) -> None:
+async def test_a_reopened_file_has_its_outbox(tmp_path: Path) -> None:
     async with SQLiteStore(tmp_path / "tasks.db") as store:
         await keep(store, replace(first("t1"), webhook=webhook()))
     async with SQLiteStore(tmp_path / "tasks.db") as store:
@@ -217,7 +217,7 @@ async def test_a_file_that_is_opened_again_has_its_outbox(tmp_path: Path) -> Non
 
 
 @pytest.mark.proves("replicas-one-holder")
-async def test_another_replica_sends_for_the_webhooks_of_a_dead_one() -> None:
+async def test_another_replica_sends_to_the_webhooks_of_a_dead_replica() -> None:
     cluster = PostgresCluster()
     async with AsyncExitStack() as stack:
         one, two = [await stack.enter_async_context(cluster.replica()) for _ in range(2)]
@@ -257,7 +257,7 @@ async def test_a_fenced_replica_finds_no_rows_and_changes_none() -> None:
         assert await rows_of(two, webhook().key) == [(1, b"made"), (2, b"the end")]
 
 
-async def test_a_replica_hears_of_rows_that_another_one_stored() -> None:
+async def test_a_replica_is_notified_of_rows_that_another_replica_stored() -> None:
     cluster = PostgresCluster()
     async with AsyncExitStack() as stack:
         one, two = [await stack.enter_async_context(cluster.replica()) for _ in range(2)]

@@ -75,7 +75,7 @@ def execute(text: str) -> None:
         ("postgresql:///a?service=production&sslmode=require", "require"),
     ],
 )
-def test_a_server_beyond_this_machine_has_to_prove_who_it_is(url: str, mode: str | None) -> None:
+def test_a_server_on_another_machine_must_prove_its_identity(url: str, mode: str | None) -> None:
     assert conninfo_to_dict(with_defaults(url)).get("sslmode") == mode
 
 
@@ -91,20 +91,20 @@ def test_a_server_beyond_this_machine_has_to_prove_who_it_is(url: str, mode: str
         ("PGSSLMODE", "disable", "postgresql://db.example/a", "verify-full"),
     ],
 )
-def test_a_variable_of_libpq_leads_no_connection_past_the_proof(
+def test_a_variable_of_libpq_does_not_bypass_verification(
     name: str, value: str, url: str, mode: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, value)
     assert conninfo_to_dict(with_defaults(url)).get("sslmode") == mode
 
 
-async def test_agents_whose_names_differ_in_marks_alone_have_their_own_places() -> None:
+async def test_agents_whose_names_differ_only_in_punctuation_have_their_own_schemas() -> None:
     names = ["a-b", "a_b", "A_b", "x" * 80, "x" * 81]
     assert len({Namespace.of(name).name for name in names}) == len(names)
     assert all(len(Namespace.of(name).name.encode()) <= 63 for name in names)
 
 
-async def test_text_that_cannot_be_stored_is_refused_and_what_came_with_it_is_kept() -> None:
+async def test_text_that_cannot_be_stored_is_refused_alone() -> None:
     async with PostgresStore(database_url(), new_agent(), BOUNDS) as store:
         answers = await keep_all(
             store,
@@ -139,7 +139,7 @@ async def test_a_commit_whose_answer_is_lost_is_stored_once(gate: Gate) -> None:
         assert found.events == tuple(b"%d" % seq for seq in range(2, 14))
 
 
-async def test_a_database_that_is_silent_is_given_up_and_holds_up_no_end(gate: Gate) -> None:
+async def test_a_silent_database_is_given_up_and_does_not_delay_the_end(gate: Gate) -> None:
     bounds = bounds_with(statement_seconds=0.2, close_seconds=0.3, patience_seconds=0.1)
     answers: list[Exception | None] = []
     async with PostgresStore(gate.url, new_agent(), bounds) as store:
@@ -152,7 +152,7 @@ async def test_a_database_that_is_silent_is_given_up_and_holds_up_no_end(gate: G
     assert isinstance(answer, StoreError)
 
 
-async def test_what_waits_for_the_database_is_bounded_and_answered_in_order(gate: Gate) -> None:
+async def test_changes_that_wait_for_the_database_are_bounded_and_answered_in_order(gate: Gate) -> None:
     async with PostgresStore(gate.url, new_agent(), bounds_with(waiting_limit_bytes=1000)) as store:
         await keep(store, first("t1"))
         gate.shut()
@@ -194,13 +194,13 @@ async def test_a_newer_schema_that_this_release_can_read_is_used_as_it_is() -> N
         assert await store.load("t1") is not None
 
 
-async def test_a_database_that_cannot_be_reached_ends_the_start_in_words() -> None:
+async def test_an_unreachable_database_ends_the_start_with_a_message() -> None:
     with pytest.raises(UsageError, match="the database cannot be reached"):
         async with PostgresStore("postgresql://postgres@/a?host=/nowhere", new_agent(), BOUNDS):
             pass
 
 
-def test_a_url_that_cannot_be_understood_is_not_repeated() -> None:
+def test_a_malformed_url_is_not_repeated_in_the_message() -> None:
     with pytest.raises(UsageError) as refused:
         PostgresStore("postgresql://u:hunter2@h/a?nonsense=1", new_agent(), BOUNDS)
     assert "hunter2" not in str(refused.value)
@@ -211,7 +211,7 @@ def nowhere(_: int, start: UUID) -> ReplicaEntry:
     return ReplicaEntry(None, b"", start)
 
 
-async def test_a_role_that_may_only_read_and_write_rows_is_enough_once_the_tables_are_there() -> None:
+async def test_a_role_that_may_only_read_and_write_rows_can_use_existing_tables() -> None:
     agent, whole = new_agent(), new_database_url()
     place = Namespace.of(agent).name
     async with PostgresStore(whole, agent, BOUNDS), PostgresRegistry(whole, BOUNDS, nowhere):
@@ -236,7 +236,7 @@ async def test_a_role_that_may_only_read_and_write_rows_is_enough_once_the_table
             await anyio.sleep(0.01)
 
 
-async def test_a_command_is_done_only_if_a_replica_wrote_it_for_this_holder_of_this_agent() -> None:
+async def test_only_a_command_that_a_replica_wrote_for_this_holder_is_executed() -> None:
     cluster, engine, request, command = PostgresCluster(), Recorder(), uuid4(), b"cancel as ann"
     place = Namespace.of(cluster.agent)
     async with cluster.replica() as one, cluster.replica() as two:
@@ -261,7 +261,7 @@ async def test_a_command_is_done_only_if_a_replica_wrote_it_for_this_holder_of_t
     assert engine.asked == [b"please"] * len(proofs)
 
 
-async def test_thousands_of_forged_commands_are_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_thousands_of_forged_commands_get_one_log_line(caplog: pytest.LogCaptureFixture) -> None:
     cluster, engine = PostgresCluster(), Recorder()
     place = Namespace.of(cluster.agent)
     async with cluster.replica() as one, cluster.replica() as two:
@@ -288,7 +288,7 @@ async def test_thousands_of_forged_commands_are_one_line_of_the_log(caplog: pyte
     assert told[0].startswith("deleted 7000 commands in ")
 
 
-async def test_a_command_that_is_put_back_after_its_reply_is_not_done_again() -> None:
+async def test_a_command_restored_after_its_reply_is_not_executed_again() -> None:
     cluster, engine, request = PostgresCluster(), Recorder(), uuid4()
     place = Namespace.of(cluster.agent)
     async with cluster.replica() as one, cluster.replica() as two:
@@ -311,7 +311,7 @@ async def test_a_command_that_is_put_back_after_its_reply_is_not_done_again() ->
     assert engine.asked == [b"once", b"please"]
 
 
-async def test_a_replica_with_other_keys_is_told_that_nothing_was_done() -> None:
+async def test_a_replica_with_other_keys_learns_that_nothing_was_executed() -> None:
     agent, engine = new_agent(), Recorder()
     async with (
         PostgresStore(database_url(), agent, BOUNDS, keys=KEYS) as one,
@@ -323,7 +323,7 @@ async def test_a_replica_with_other_keys_is_told_that_nothing_was_done() -> None
     assert engine.asked == []
 
 
-async def test_a_replica_that_has_ended_begins_no_other_epoch_and_takes_nothing_over() -> None:
+async def test_a_stopped_replica_begins_no_epoch_and_adopts_no_task() -> None:
     agent = new_agent()
     async with PostgresStore(database_url(), agent, BOUNDS) as store:
         await keep(store, first("t1"))
@@ -335,7 +335,7 @@ async def test_a_replica_that_has_ended_begins_no_other_epoch_and_takes_nothing_
         assert (store.replicas.epoch, engine.adopted, engine.fences) == (epoch, [], 0)
 
 
-async def test_what_starts_more_work_while_its_store_ends_ends_quietly() -> None:
+async def test_work_that_starts_more_work_while_the_store_ends_fails_silently() -> None:
     tasks = StoreTasks()
     await tasks.begin()
     refused: list[StoreError] = []
@@ -357,7 +357,7 @@ async def test_what_starts_more_work_while_its_store_ends_ends_quietly() -> None
     assert len(refused) == 1
 
 
-async def test_replicas_whose_clocks_are_hours_apart_tell_the_time_of_the_database() -> None:
+async def test_replicas_with_wrong_clocks_use_the_time_of_the_database() -> None:
     agent, hour_ms = new_agent(), 3_600_000
 
     def clock(ahead_ms: int) -> Callable[[], int]:
@@ -384,7 +384,7 @@ async def test_replicas_whose_clocks_are_hours_apart_tell_the_time_of_the_databa
     ],
     ids=["the middle", "an answer that was late", "ahead", "behind"],
 )
-def test_the_difference_of_two_clocks_moves_as_little_as_it_must(
+def test_the_clock_offset_changes_as_little_as_necessary(
     measured: list[tuple[int, int, int]], offset: int
 ) -> None:
     clock = ClockOffset()
@@ -393,7 +393,7 @@ def test_the_difference_of_two_clocks_moves_as_little_as_it_must(
     assert clock.milliseconds == offset
 
 
-async def test_looking_for_tasks_without_a_living_holder_reads_a_few_pages_of_however_many_are_held() -> None:
+async def test_the_search_for_orphaned_tasks_reads_few_pages() -> None:
     agent = new_agent()
     place = Namespace.of(agent)
     async with PostgresStore(database_url(), agent, BOUNDS) as store:
@@ -412,7 +412,7 @@ async def test_looking_for_tasks_without_a_living_holder_reads_a_few_pages_of_ho
 
 
 @pytest.mark.proves("replicas-one-agent", "replicas-nothing-lost")
-async def test_behind_a_pool_that_gives_each_transaction_another_session_replicas_are_one_agent() -> None:
+async def test_replicas_work_behind_a_transaction_pool() -> None:
     direct = Path(socket_of(database_url())).parent
     with anyio.fail_after(PATIENCE_SECONDS), pgbouncer(direct) as pool_url:
         cluster = PostgresCluster(pool_url=pool_url)
@@ -448,7 +448,7 @@ async def test_behind_a_pool_that_gives_each_transaction_another_session_replica
         ),
     ],
 )
-async def test_a_server_beyond_this_machine_is_trusted_for_a_certificate_alone(
+async def test_a_server_on_another_machine_needs_a_trusted_certificate(
     tmp_path: Path, name: str, trusted: str, words: str | None
 ) -> None:
     for folder in ("mine", "other"):
@@ -473,7 +473,7 @@ async def test_a_server_beyond_this_machine_is_trusted_for_a_certificate_alone(
         await gate.stop()
 
 
-async def test_a_server_that_takes_no_writes_is_refused_with_words_on_what_to_do() -> None:
+async def test_a_read_only_server_is_refused_with_a_hint() -> None:
     url = f"{database_url()}&options=-c%20default_transaction_read_only%3Don"
     with pytest.raises(
         UsageError, match=r"session is read-only\. This server is a standby, or refuses writes"
@@ -482,7 +482,7 @@ async def test_a_server_that_takes_no_writes_is_refused_with_words_on_what_to_do
 
 
 @pytest.mark.proves("replicas-sessions")
-async def test_a_lost_session_is_known_for_as_long_as_it_could_have_been_idle_and_no_longer() -> None:
+async def test_a_lost_session_is_remembered_for_its_idle_time() -> None:
     agent = new_agent()
     place = Namespace.of(agent)
     async with PostgresStore(database_url(), agent, BOUNDS) as one:
@@ -499,7 +499,7 @@ async def test_a_lost_session_is_known_for_as_long_as_it_could_have_been_idle_an
         assert not (await two.replicas.claim_session("brief", 0)).is_lost
 
 
-async def test_a_replica_whose_loop_is_held_beats_all_the_same_and_is_not_taken_for_dead() -> None:
+async def test_a_replica_with_a_blocked_loop_still_sends_heartbeats() -> None:
     agent, bounds = new_agent(), bounds_with(lease=Lease(0.02, 0.1, 0.4))
     beat_of = Namespace.of(agent).sql("SELECT beat FROM {ns}.beats WHERE epoch = %s")
     async with PostgresStore(database_url(), agent, bounds) as store:

@@ -70,7 +70,7 @@ async def listed(url: str, address: str | None = None) -> AsyncIterator[Listed]:
             await gate.stop()
 
 
-async def test_replicas_see_each_other_with_what_they_tell_of_themselves() -> None:
+async def test_replicas_see_the_entries_of_each_other() -> None:
     url = new_database_url()
     async with listed(url, "http://one") as one, listed(url) as two:
         first, second = one.registry.epoch, two.registry.epoch
@@ -89,7 +89,7 @@ def told_of(caplog: pytest.LogCaptureFixture, words: str) -> list[str]:
     ]
 
 
-async def test_a_replica_that_is_gone_is_told_of_once_with_its_url(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_replica_that_is_gone_is_logged_once_with_its_url(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "bridge.store")
     url = new_database_url()
     async with listed(url) as one, listed(url, "http://two.example") as two:
@@ -115,7 +115,7 @@ async def test_a_replica_that_stops_is_no_warning(caplog: pytest.LogCaptureFixtu
     assert (line.levelno, "has stopped" in line.getMessage()) == (logging.INFO, True)
 
 
-async def test_a_database_that_is_away_is_one_line_for_all_that_use_it_and_one_when_it_is_back(
+async def test_an_outage_of_the_database_gets_one_line_at_its_start_and_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "bridge.telemetry")
@@ -145,7 +145,7 @@ async def test_a_database_that_is_away_is_one_line_for_all_that_use_it_and_one_w
             ]
 
 
-async def test_what_a_replica_cannot_call_is_told_at_a_beat_and_only_when_it_changes() -> None:
+async def test_outages_are_published_at_a_heartbeat_when_they_change() -> None:
     url = new_database_url()
     async with listed(url) as one, listed(url) as two:
         first, changes = one.registry.epoch, list[ReplicaEntry | None]()
@@ -162,9 +162,7 @@ async def test_what_a_replica_cannot_call_is_told_at_a_beat_and_only_when_it_cha
         assert told[-4:] == [b"", b"crm", b"crm", b""]
 
 
-async def test_what_a_replica_keeps_is_found_by_others_and_after_its_end_and_does_not_grow_without_end() -> (
-    None
-):
+async def test_stored_values_are_shared_outlive_the_replica_and_are_bounded() -> None:
     url = new_database_url()
     async with listed(url) as one:
         one.registry.remember(b"a", b"old")
@@ -190,7 +188,7 @@ async def test_what_a_replica_keeps_is_found_by_others_and_after_its_end_and_doe
                 await anyio.sleep(0.01)
 
 
-async def test_a_word_that_a_replica_hints_is_heard_by_the_others_and_not_by_itself() -> None:
+async def test_a_hint_reaches_the_other_replicas_and_not_its_sender() -> None:
     url = new_database_url()
     async with listed(url) as one, listed(url) as two:
         heard: list[tuple[str, str]] = []
@@ -206,7 +204,7 @@ async def test_a_word_that_a_replica_hints_is_heard_by_the_others_and_not_by_its
         assert set(heard) - {("one", ""), ("two", "")} == {("two", "moved"), ("one", "back")}
 
 
-async def test_a_replica_that_was_not_seen_yet_is_found_at_once_and_one_that_is_gone_is_not() -> None:
+async def test_a_new_replica_is_found_at_once_and_a_gone_one_is_not() -> None:
     url = new_database_url()
     async with listed(url) as one:
         async with listed(url) as two:
@@ -220,7 +218,7 @@ async def test_a_replica_that_was_not_seen_yet_is_found_at_once_and_one_that_is_
         assert await one.registry.find(epoch + 100) is None
 
 
-async def test_a_killed_replica_is_gone_and_one_that_was_silent_is_listed_anew_and_keeps_its_epochs() -> None:
+async def test_a_killed_replica_is_gone_and_a_silent_one_is_listed_again() -> None:
     url = new_database_url()
     async with listed(url) as one, listed(url) as two:
         before = two.registry.epoch
@@ -238,7 +236,7 @@ async def test_a_killed_replica_is_gone_and_one_that_was_silent_is_listed_anew_a
             await one.registry.gone(two.registry.epoch)
 
 
-async def test_nobody_is_gone_for_a_replica_that_does_not_see_the_database() -> None:
+async def test_a_replica_without_the_database_considers_no_replica_gone() -> None:
     url = new_database_url()
     async with listed(url) as one, listed(url) as two:
         epoch = two.registry.epoch
@@ -262,7 +260,7 @@ async def test_replicas_share_the_clock_of_the_database() -> None:
             assert abs(replica.registry.now_seconds() - row[0]) < WAIT_SECONDS
 
 
-async def test_what_the_dead_told_is_forgotten() -> None:
+async def test_entries_of_the_dead_are_deleted() -> None:
     url = new_database_url()
     for _ in range(3):
         async with listed(url):
@@ -275,7 +273,7 @@ async def test_what_the_dead_told_is_forgotten() -> None:
                 assert found == [(one.registry.epoch,)], table
 
 
-async def test_a_database_that_is_away_ends_the_start() -> None:
+async def test_an_unreachable_database_ends_the_start() -> None:
     with pytest.raises(UsageError, match="the database cannot be reached"):
         async with PostgresRegistry(
             "postgresql:///x?host=/nowhere", BOUNDS, lambda _, start: ReplicaEntry(None, b"", start)

@@ -134,7 +134,7 @@ class Heard:
 pytestmark = pytest.mark.proves("replicas-one-holder")
 
 
-async def test_who_makes_a_task_holds_it(members: Members) -> None:
+async def test_the_creator_of_a_task_holds_it(members: Members) -> None:
     one, two, _ = members
     await keep(one.store, first("t1"))
     assert (await loaded(two, "t1")).holder == one.replicas.epoch
@@ -195,7 +195,7 @@ async def test_a_release_that_another_change_followed_does_nothing(members: Memb
     assert (await loaded(two, "t1")).holder == one.replicas.epoch
 
 
-async def test_a_refused_change_takes_those_after_it_with_it(members: Members) -> None:
+async def test_changes_after_a_refused_change_are_refused(members: Members) -> None:
     one, two, _ = members
     await keep(one.store, first("t1"))
     await released(one, "t1", 1)
@@ -225,9 +225,7 @@ async def test_another_replica_adopts_the_tasks_of_a_dead_one(cluster: Cluster, 
     await keep(heir.store, Change("t1", 2, b"on"))
 
 
-async def test_a_task_that_is_taken_over_is_read_as_held_here_once_the_engine_has_it(
-    cluster: Cluster, members: Members
-) -> None:
+async def test_an_adopted_task_is_readable_when_the_engine_has_it(cluster: Cluster, members: Members) -> None:
     one, two, three = members
     await keep(one.store, first("t1"), first("t2", context_id="other", head=COMPLETED))
     for member in (two, three):
@@ -257,9 +255,7 @@ async def _first_adopted(member: Member, scope: anyio.CancelScope) -> None:
     scope.cancel()
 
 
-async def test_nothing_of_a_fenced_epoch_is_stored_and_it_goes_on_under_another(
-    cluster: Cluster, members: Members
-) -> None:
+async def test_a_fenced_epoch_stores_nothing_and_a_new_one_begins(cluster: Cluster, members: Members) -> None:
     one, two, three = members
     await keep(two.store, first("t1"))
     epoch = two.replicas.epoch
@@ -291,7 +287,7 @@ async def test_nothing_of_a_fenced_epoch_is_stored_and_it_goes_on_under_another(
     assert (await loaded(one, "t3")).holder == two.replicas.epoch
 
 
-async def test_a_replica_that_starts_adopts_what_nobody_could(cluster: Cluster) -> None:
+async def test_a_starting_replica_adopts_orphaned_tasks(cluster: Cluster) -> None:
     async with cluster.replica() as alone:
         await keep(alone, first("t1"))
         cluster.kill(alone)
@@ -313,7 +309,7 @@ async def test_a_task_that_is_handed_over_is_adopted_by_another(members: Members
     assert (await loaded(one, "t1")).holder in (two.replicas.epoch, three.replicas.epoch)
 
 
-async def test_one_replica_leads_and_another_one_after_it(cluster: Cluster, members: Members) -> None:
+async def test_one_replica_leads_and_another_succeeds_it(cluster: Cluster, members: Members) -> None:
     while sum(member.replicas.leads for member in members) != 1:
         await anyio.sleep(0.01)
     (leader,) = (member for member in members if member.replicas.leads)
@@ -325,7 +321,7 @@ async def test_one_replica_leads_and_another_one_after_it(cluster: Cluster, memb
 # The feed
 
 
-async def test_a_follower_is_told_of_each_event_in_order(members: Members) -> None:
+async def test_a_follower_gets_each_event_in_order(members: Members) -> None:
     one, two, _ = members
     await keep(one.store, first("t1"), Change("t1", 2, b"two"))
     heard = Heard()
@@ -344,7 +340,7 @@ async def test_a_follower_is_told_of_each_event_in_order(members: Members) -> No
     assert len(heard.events) == 38
 
 
-async def test_a_follower_of_folded_events_is_told_the_snapshot(cluster: Cluster, members: Members) -> None:
+async def test_a_follower_of_folded_events_gets_the_snapshot(cluster: Cluster, members: Members) -> None:
     one, two, _ = members
     await keep(
         one.store, first("t1"), Change("t1", 2, b"two"), Change("t1", 3, b"three", snapshot=b"at three")
@@ -356,7 +352,7 @@ async def test_a_follower_of_folded_events_is_told_the_snapshot(cluster: Cluster
     assert await heard.up_to(4) == [ForeignEvent(3, snapshot=b"at three"), ForeignEvent(4, event=b"four")]
 
 
-async def test_what_would_be_told_can_be_read_at_once(cluster: Cluster, members: Members) -> None:
+async def test_events_for_followers_can_be_read_at_once(cluster: Cluster, members: Members) -> None:
     one, two, _ = members
     await keep(one.store, first("t1"), Change("t1", 2, b"two"), Change("t1", 3, b"three", snapshot=b"whole"))
     told = [ForeignEvent(2, event=b"two"), ForeignEvent(3, event=b"three")]
@@ -367,7 +363,7 @@ async def test_what_would_be_told_can_be_read_at_once(cluster: Cluster, members:
     assert [*await two.replicas.events_after("t1", 1)] == [ForeignEvent(3, snapshot=b"whole")]
 
 
-async def test_the_feed_goes_on_when_a_replica_was_fenced(cluster: Cluster, members: Members) -> None:
+async def test_the_feed_continues_after_a_replica_was_fenced(cluster: Cluster, members: Members) -> None:
     one, two, _ = members
     await keep(one.store, first("t1"))
     heard = Heard()
@@ -389,7 +385,7 @@ async def test_a_command_reaches_the_holder_and_its_reply_comes_back(members: Me
     assert one.engine.asked == [b"please"]
 
 
-async def test_a_slow_command_holds_up_no_other(members: Members) -> None:
+async def test_a_slow_command_delays_no_other(members: Members) -> None:
     one, two, three = members
     one.engine.may_answer = anyio.Event()
     async with anyio.create_task_group() as group:
@@ -400,7 +396,7 @@ async def test_a_slow_command_holds_up_no_other(members: Members) -> None:
         one.engine.may_answer.set()
 
 
-async def test_who_asks_one_that_dies_is_told(cluster: Cluster, members: Members) -> None:
+async def test_a_command_to_a_dying_holder_fails(cluster: Cluster, members: Members) -> None:
     one, two, _ = members
     one.engine.may_answer = anyio.Event()
     epoch = one.replicas.epoch
@@ -434,7 +430,7 @@ async def test_of_two_equal_messages_at_once_one_is_stored(members: Members) -> 
     assert (found.task_id, found.key, found.answer) == ("t1", KEY, None)
 
 
-async def test_a_message_may_replace_the_one_that_its_writer_knows(members: Members) -> None:
+async def test_a_message_may_replace_a_message_that_its_writer_knows(members: Members) -> None:
     one, two, three = members
     await keep(one.store, first("t1", message=KEY))
     await keep(two.store, replace(first("t2", context_id="other", message=KEY), replaces="t1"))
@@ -509,7 +505,7 @@ async def test_a_session_has_one_owner_which_claims_it_again(members: Members) -
     assert (again.owner, again.is_lost) == (one.replicas.epoch, False)
 
 
-async def test_a_session_that_has_ended_is_nobodys_unless_it_was_claimed_anew(members: Members) -> None:
+async def test_an_ended_session_has_no_owner_unless_claimed_again(members: Members) -> None:
     one, two, _ = members
     old = await one.replicas.claim_session("files:ann", 60)
     new = await one.replicas.claim_session("files:ann", 60)

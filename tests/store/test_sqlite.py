@@ -160,7 +160,7 @@ def printed_by(program: str, path: Path) -> list[str]:
     return child.stdout.splitlines()
 
 
-async def test_what_was_kept_is_there_after_reopening(tmp_path: Path) -> None:
+async def test_stored_tasks_are_there_after_reopening(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
     async with SQLiteStore(path) as store:
         await keep(store, first("t1"), Change("t1", 2, b"two"))
@@ -172,7 +172,7 @@ async def test_what_was_kept_is_there_after_reopening(tmp_path: Path) -> None:
         await keep(store, Change("t1", 3, b"three"))
 
 
-async def test_leaving_the_store_leaves_one_file_without_a_log(tmp_path: Path) -> None:
+async def test_closing_the_store_leaves_one_file_without_a_log(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
     async with SQLiteStore(path) as store:
         await keep(store, first("t1"))
@@ -209,7 +209,7 @@ async def test_another_name_of_the_file_makes_no_second_owner(tmp_path: Path) ->
 
 @linux_only
 @pytest.mark.proves("store-owner")
-async def test_a_file_that_is_deleted_beside_the_store_makes_no_second_owner(tmp_path: Path) -> None:
+async def test_deleting_the_lock_file_makes_no_second_owner(tmp_path: Path) -> None:
     async with SQLiteStore(tmp_path / "tasks.db"):
         for file in tmp_path.glob("*lock*"):
             file.unlink()
@@ -218,7 +218,7 @@ async def test_a_file_that_is_deleted_beside_the_store_makes_no_second_owner(tmp
 
 @posix_only
 @pytest.mark.proves("store-owner")
-async def test_nobody_else_can_write_in_the_middle_of_a_transaction_however_often_the_file_was_looked_at(
+async def test_no_other_process_can_write_within_a_transaction(
     tmp_path: Path,
 ) -> None:
     """Closing any descriptor of the file would take SQLite's own locks away, without a word."""
@@ -248,7 +248,7 @@ async def test_nobody_else_can_write_in_the_middle_of_a_transaction_however_ofte
 
 
 @posix_only
-async def test_what_others_may_do_to_the_files_is_taken_away_and_said(
+async def test_access_of_others_to_the_files_is_removed_and_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "state"
@@ -265,7 +265,7 @@ async def test_what_others_may_do_to_the_files_is_taken_away_and_said(
 
 
 @posix_only
-async def test_a_file_that_another_user_put_where_everyone_may_is_refused(tmp_path: Path) -> None:
+async def test_a_file_of_another_user_in_a_shared_folder_is_refused(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root may give a file to another user")
     tmp_path.chmod(0o1777)
@@ -335,7 +335,7 @@ def test_a_full_disk_refuses_changes_until_there_is_room_again(tmp_path: Path) -
 
 
 @posix_only
-def test_a_probe_finds_out_whether_the_disk_can_be_written(tmp_path: Path) -> None:
+def test_a_probe_tells_whether_the_disk_can_be_written(tmp_path: Path) -> None:
     assert printed_by(FAILS_A_PROBE, tmp_path / "tasks.db") == ["False True", "True None"]
 
 
@@ -359,7 +359,7 @@ def set_version(path: Path, version: int) -> None:
     connection.close()
 
 
-async def test_a_file_of_the_first_version_is_brought_to_this_one_when_it_is_opened(tmp_path: Path) -> None:
+async def test_opening_updates_a_file_of_the_first_version(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
     with sqlite3.connect(path) as connection:
         connection.executescript(STEPS[0])
@@ -402,7 +402,7 @@ async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
         await SQLiteStore(path).__aenter__()
 
 
-def test_a_store_in_memory_goes_by_another_name() -> None:
+def test_memory_is_no_path_of_a_sqlite_store() -> None:
     with pytest.raises(UsageError, match="MemoryStore"):
         SQLiteStore(":memory:")
 
@@ -447,7 +447,7 @@ async def test_events_that_a_later_snapshot_covers_are_never_written(tmp_path: P
         assert b"covered" not in path.read_bytes() + path.with_name("tasks.db-wal").read_bytes()
 
 
-async def test_what_cannot_be_stored_is_refused_alone(tmp_path: Path) -> None:
+async def test_a_change_that_cannot_be_stored_is_refused_alone(tmp_path: Path) -> None:
     async with SQLiteStore(tmp_path / "tasks.db") as store:
         answers = await keep_all(
             store,
@@ -461,7 +461,7 @@ async def test_what_cannot_be_stored_is_refused_alone(tmp_path: Path) -> None:
         assert await store.load("t4") is not None
 
 
-async def test_an_answer_that_fails_does_not_take_the_others_with_it(
+async def test_a_failing_callback_does_not_stop_the_others(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with SQLiteStore(tmp_path / "tasks.db") as store:
@@ -470,7 +470,7 @@ async def test_an_answer_that_fails_does_not_take_the_others_with_it(
     assert "ZeroDivisionError" in caplog.text
 
 
-async def test_leaving_answers_all_that_was_submitted_and_then_refuses(tmp_path: Path) -> None:
+async def test_closing_answers_all_submitted_changes_and_then_refuses(tmp_path: Path) -> None:
     answers: list[Exception | None] = []
     async with SQLiteStore(tmp_path / "tasks.db") as store:
         for number in range(100):
@@ -483,7 +483,7 @@ async def test_leaving_answers_all_that_was_submitted_and_then_refuses(tmp_path:
     assert not await store.probe()
 
 
-async def test_leaving_finishes_though_its_scope_is_cancelled(tmp_path: Path) -> None:
+async def test_closing_finishes_although_its_scope_is_cancelled(tmp_path: Path) -> None:
     answers: list[Exception | None] = []
     path = tmp_path / "tasks.db"
     with anyio.CancelScope() as scope:
@@ -495,7 +495,7 @@ async def test_leaving_finishes_though_its_scope_is_cancelled(tmp_path: Path) ->
         assert await store.load("t1") is not None
 
 
-async def test_leaving_finishes_though_its_task_is_cancelled(tmp_path: Path) -> None:
+async def test_closing_finishes_although_its_task_is_cancelled(tmp_path: Path) -> None:
     answers: list[Exception | None] = []
     path = tmp_path / "tasks.db"
     entered = asyncio.Event()

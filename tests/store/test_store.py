@@ -67,7 +67,7 @@ async def listed(store: Store, query: Query) -> list[str]:
     return [task.task_id for task in (await store.list(query)).tasks]
 
 
-async def test_a_made_task_is_read_back_whole(store: Store) -> None:
+async def test_a_created_task_is_read_back_complete(store: Store) -> None:
     await keep(store, first("t1"))
     assert replace(await loaded(store, "t1"), holder=None) == StoredTask(
         task_id="t1",
@@ -80,7 +80,7 @@ async def test_a_made_task_is_read_back_whole(store: Store) -> None:
     )
 
 
-async def test_a_task_that_was_never_made_is_not_found(store: Store) -> None:
+async def test_an_unknown_task_is_not_found(store: Store) -> None:
     assert await store.load("t1") is None
 
 
@@ -126,7 +126,7 @@ async def test_a_snapshot_replaces_the_events_up_to_it(store: Store, together: b
 
 @pytest.mark.proves("store-contract")
 @pytest.mark.parametrize("seq", [0, 1, 2, 4, 99])
-async def test_a_change_that_leaves_a_gap_or_takes_a_taken_number_is_refused(store: Store, seq: int) -> None:
+async def test_a_change_with_a_gap_or_a_used_number_is_refused(store: Store, seq: int) -> None:
     await keep(store, first("t1"), Change("t1", 2, b"two"))
     before = await loaded(store, "t1")
     (error,) = await keep_all(store, Change("t1", seq, b"wrong", head=COMPLETED, private=b"wrong"))
@@ -165,7 +165,7 @@ async def test_a_conflict_refuses_its_change_alone(store: Store) -> None:
     ],
     ids=["number", "snapshot", "head"],
 )
-async def test_a_task_is_not_made_by_half_a_change(store: Store, change: Change) -> None:
+async def test_an_incomplete_change_creates_no_task(store: Store, change: Change) -> None:
     (error,) = await keep_all(store, change)
     assert isinstance(error, StoreConflictError)
     assert await store.load("t1") is None
@@ -188,7 +188,7 @@ async def test_the_first_terminal_state_wins(store: Store, together: bool) -> No
     assert (task.head, task.seq, task.events) == (COMPLETED, 2, (b"done",))
 
 
-async def test_a_task_may_end_with_the_change_that_makes_it(store: Store) -> None:
+async def test_a_task_may_end_with_its_first_change(store: Store) -> None:
     await keep(store, first("t1", head=COMPLETED))
     (error,) = await keep_all(store, Change("t1", 2, b"late"))
     assert isinstance(error, StoreConflictError)
@@ -206,7 +206,7 @@ async def test_private_bytes_are_replaced_left_or_cleared(store: Store) -> None:
 
 
 @pytest.mark.proves("store-contract")
-async def test_a_message_is_known_by_its_owner_and_the_newest_wins(store: Store) -> None:
+async def test_a_message_is_found_by_owner_and_the_newest_wins(store: Store) -> None:
     early, late = MessageKey("m1", b"early", 10), MessageKey("m1", b"late", 11)
     await keep(store, first("t1", message=early), first("t2", owner="bob", context_id="b"))
     assert await message_of(store, "ann", "m1") == StoredMessage("t1", early)
@@ -216,7 +216,7 @@ async def test_a_message_is_known_by_its_owner_and_the_newest_wins(store: Store)
     assert await message_of(store, "ann", "m1") == StoredMessage("t3", late)
 
 
-async def test_a_message_goes_with_the_task_that_it_went_to(store: Store) -> None:
+async def test_a_message_is_deleted_with_its_task(store: Store) -> None:
     key = MessageKey("m1", b"d", 10)
     await keep(
         store, first("t1", head=COMPLETED, message=key), first("t2", message=replace(key, message_id="m2"))
@@ -226,7 +226,7 @@ async def test_a_message_goes_with_the_task_that_it_went_to(store: Store) -> Non
     assert await store.find_message("ann", "m2") is not None
 
 
-async def test_a_message_that_went_to_a_newer_task_outlives_the_older(store: Store) -> None:
+async def test_a_message_of_a_newer_task_outlives_the_older_task(store: Store) -> None:
     key = MessageKey("m1", b"d", 10)
     await keep(store, first("t1", head=COMPLETED, message=key))
     await keep(store, first("t2", message=key, replaces="t1"))
@@ -235,7 +235,7 @@ async def test_a_message_that_went_to_a_newer_task_outlives_the_older(store: Sto
 
 
 @pytest.mark.proves("store-contract")
-async def test_a_context_has_one_owner_for_as_long_as_it_has_a_task(store: Store) -> None:
+async def test_a_context_has_one_owner_while_it_has_a_task(store: Store) -> None:
     assert await store.context_owner("talk") is None
     taken, refused, second = await keep_all(
         store, first("t1", head=COMPLETED), first("t2", owner="bob"), first("t3")
@@ -278,7 +278,7 @@ async def test_a_listing_is_newest_status_first_and_ties_go_by_id_descending(sto
     assert await listed(store, Query("nobody", limit=10)) == []
 
 
-async def test_a_listing_of_the_tasks_of_all_is_in_the_same_order_with_the_same_filters(store: Store) -> None:
+async def test_a_listing_of_all_owners_has_the_same_order_and_filters(store: Store) -> None:
     runs = TaskHead("working", ended=False, status_ms=4)
     await keep(
         store,
@@ -338,7 +338,7 @@ async def test_a_page_stays_in_place_while_newer_tasks_come_in(store: Store) -> 
 
 
 @pytest.mark.proves("store-retention")
-async def test_eviction_goes_by_age_then_by_count_and_never_touches_what_has_not_ended(store: Store) -> None:
+async def test_eviction_is_by_age_then_by_count_and_never_deletes_unfinished_tasks(store: Store) -> None:
     await keep(
         store,
         first("parked", created_ms=1),
@@ -357,7 +357,7 @@ async def test_eviction_goes_by_age_then_by_count_and_never_touches_what_has_not
 
 
 @pytest.mark.proves("store-retention")
-async def test_ended_tasks_that_weigh_too_much_go_oldest_first_and_those_of_others_stay(store: Store) -> None:
+async def test_eviction_by_size_deletes_the_owners_oldest_tasks(store: Store) -> None:
     def weighs(task_id: str, size: int, status_ms: int, owner: str = "ann", *, ended: bool = True) -> Change:
         head = TaskHead("completed" if ended else "works", ended=ended, status_ms=status_ms)
         return replace(first(task_id, owner=owner, context_id=owner, head=head), snapshot=b"x" * size)
@@ -404,7 +404,7 @@ async def test_unfinished_tasks_are_read_oldest_first_while_they_change(store: S
 
 
 @pytest.mark.proves("map-input-timeout", "store-contract")
-async def test_tasks_that_wait_are_found_by_state_with_their_time(store: Store) -> None:
+async def test_waiting_tasks_are_found_by_state_with_their_time(store: Store) -> None:
     def asks(status_ms: int, state: str = "asks") -> TaskHead:
         return TaskHead(state, ended=False, status_ms=status_ms)
 
@@ -431,7 +431,7 @@ async def test_tasks_that_wait_are_found_by_state_with_their_time(store: Store) 
 
 
 @pytest.mark.proves("map-input-timeout")
-async def test_many_tasks_that_wait_are_all_found(store: Store) -> None:
+async def test_many_waiting_tasks_are_all_found(store: Store) -> None:
     head = TaskHead("asks", ended=False, status_ms=1)
     await keep(store, *(first(f"t{number:04}", head=head) for number in range(1200)))
     assert len(await store.waiting(["asks"])) == 1200
@@ -454,7 +454,7 @@ async def test_answers_come_in_the_order_of_submission(store: Store) -> None:
     assert order == list(range(1, 101))
 
 
-async def test_an_answer_may_start_a_task_and_look_at_the_time(store: Store) -> None:
+async def test_a_callback_may_start_a_task_and_read_the_clock(store: Store) -> None:
     began: list[float] = []
 
     async def begin() -> None:
@@ -475,7 +475,7 @@ async def test_an_answer_may_start_a_task_and_look_at_the_time(store: Store) -> 
     assert len(began) == 2
 
 
-async def test_a_change_submitted_by_an_answer_is_kept(store: Store) -> None:
+async def test_a_change_submitted_by_a_callback_is_stored(store: Store) -> None:
     second = anyio.Event()
     store.submit(first("t1"), lambda _: store.submit(Change("t1", 2, b"two"), lambda _: second.set()))
     with anyio.fail_after(10):
@@ -512,7 +512,7 @@ async def test_retention_evicts_until_it_is_cancelled(store: Store) -> None:
     assert await listed(store, Query("ann", 9)) == ["t2"]
 
 
-async def test_retention_goes_on_after_the_store_failed(caplog: pytest.LogCaptureFixture) -> None:
+async def test_retention_continues_after_the_store_failed(caplog: pytest.LogCaptureFixture) -> None:
     class FailsOnce(MemoryStore):
         evictions = 0
 
@@ -532,7 +532,7 @@ async def test_retention_goes_on_after_the_store_failed(caplog: pytest.LogCaptur
 
 
 @pytest.mark.proves("store-retention")
-async def test_one_owners_many_tasks_never_cost_another_their_few(store: Store) -> None:
+async def test_an_owner_with_many_tasks_never_costs_an_owner_with_few(store: Store) -> None:
     def done(task_id: str, owner: str, status_ms: int) -> Change:
         head = TaskHead("completed", ended=True, status_ms=status_ms)
         return first(task_id, owner=owner, context_id=owner, head=head)
@@ -556,7 +556,7 @@ async def test_one_owners_many_tasks_never_cost_another_their_few(store: Store) 
         (0, 100, {"ann": 30, "bob": 7, "cid": 1}),
     ],
 )
-def test_who_has_most_gives_up_first(total: int, each: int, surplus: dict[str, int]) -> None:
+def test_the_owner_with_most_tasks_loses_tasks_first(total: int, each: int, surplus: dict[str, int]) -> None:
     assert surplus_of({"ann": 30, "bob": 7, "cid": 1}, Quota(total, each)) == surplus
 
 
@@ -570,6 +570,6 @@ def test_who_has_most_gives_up_first(total: int, each: int, surplus: dict[str, i
         (1, Quota(1, 1, 1, -1), 1),
     ],
 )
-def test_a_retention_without_meaning_cannot_be_made(values: tuple[float, Quota, float]) -> None:
+def test_an_invalid_retention_is_refused(values: tuple[float, Quota, float]) -> None:
     with pytest.raises(ValueError, match="0 or more"):
         Retention(*values)

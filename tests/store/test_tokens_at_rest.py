@@ -83,9 +83,7 @@ class Asking:
         await say(job, TaskState.COMPLETED)
 
 
-async def test_no_row_of_the_database_shows_the_token_of_a_caller_whose_message_or_cancel_was_passed_on() -> (
-    None
-):
+async def test_no_row_of_the_database_contains_the_token_of_a_caller() -> None:
     cluster = PostgresCluster()
     work, clock = Asking(), Clock()
     limits = engine_limits(cancel_grace_seconds=5, drain_seconds=0, store_pace=PACE)

@@ -164,7 +164,7 @@ async def test_two_replicas_roll_forward_and_back_while_they_write(fleet: Fleet)
     await fleet.require_all(ADDS)
 
 
-async def test_a_breaking_change_is_refused_while_replicas_live_and_made_once_they_have_gone(
+async def test_a_breaking_change_waits_until_no_replica_lives(
     fleet: Fleet,
 ) -> None:
     one, two = await fleet.start(), await fleet.start()
@@ -191,7 +191,7 @@ async def test_a_breaking_change_is_refused_while_replicas_live_and_made_once_th
     await fleet.require_all(BREAKS)
 
 
-async def test_an_older_release_at_tables_that_it_cannot_use_ends_with_words_that_say_what_to_do(
+async def test_an_older_release_refuses_newer_tables_with_a_hint(
     fleet: Fleet,
 ) -> None:
     assert (await fleet.migrate(BREAKS)).after == BREAKS.version
@@ -202,7 +202,7 @@ async def test_an_older_release_at_tables_that_it_cannot_use_ends_with_words_tha
         await fleet.migrate(AGENT)
 
 
-async def test_a_start_whose_role_may_not_change_the_tables_says_who_may(fleet: Fleet) -> None:
+async def test_a_start_without_rights_on_the_tables_names_the_command_to_run(fleet: Fleet) -> None:
     await fleet.migrate(AGENT)
     role = Namespace.of(fleet.agent).name
     with psycopg.connect(database_url(), autocommit=True) as connection:
@@ -218,7 +218,7 @@ async def test_a_start_whose_role_may_not_change_the_tables_says_who_may(fleet: 
 
 
 @pytest.mark.parametrize(("tables", "is_breaking"), [(ADDS, False), (BREAKS, True)])
-async def test_a_dry_run_says_what_would_change_and_who_is_in_the_way(
+async def test_a_dry_run_reports_the_change_and_the_live_replicas(
     fleet: Fleet, tables: Tables, is_breaking: bool
 ) -> None:
     name = Namespace.of(fleet.agent).name
@@ -231,7 +231,7 @@ async def test_a_dry_run_says_what_would_change_and_who_is_in_the_way(
     await running.stop()
 
 
-async def test_replicas_that_died_without_a_word_are_not_in_the_way() -> None:
+async def test_dead_replicas_do_not_block_a_change() -> None:
     cluster = PostgresCluster()
     async with cluster.replica() as store:
         cluster.kill(store)
@@ -239,7 +239,7 @@ async def test_replicas_that_died_without_a_word_are_not_in_the_way() -> None:
         assert (done.before, done.after) == (AGENT.version, BREAKS.version)
 
 
-async def test_a_replica_that_stood_still_while_the_tables_changed_does_not_come_back_to_them() -> None:
+async def test_a_replica_that_stalled_during_a_change_cannot_use_the_tables() -> None:
     cluster = PostgresCluster(bounds_with(lease=Lease(0.05, 0.3, 0.6)))
     async with cluster.replica() as store:
         engine = Recorder()
@@ -257,7 +257,7 @@ async def test_a_replica_that_stood_still_while_the_tables_changed_does_not_come
         assert (store.replicas.epoch, engine.fences) == (epoch, 1)
 
 
-async def test_tables_that_have_become_too_new_are_said_in_the_log_though_the_database_was_away(
+async def test_too_new_tables_are_logged_also_after_an_outage(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     agent, bounds = new_agent(), bounds_with(lease=Lease(0.05, 0.3, 0.6))

@@ -65,7 +65,7 @@ async def test_a_call_through_both_bridges_has_a_line_in_each(
     assert "what is said" not in caplog.text
 
 
-async def test_a_call_that_fails_and_one_that_is_refused_say_so(
+async def test_failed_and_refused_calls_have_their_outcome(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="bridge")

@@ -169,7 +169,7 @@ async def test_what_a_reload_removes_is_gone_from_the_metrics(tmp_path: Path) ->
     assert {name for name, _ in after} == {"mcp_a2a_build_info", "mcp_a2a_status"}
 
 
-async def test_what_has_the_same_name_on_both_sides_is_told_apart(tmp_path: Path) -> None:
+async def test_equal_names_on_both_sides_are_separate_series(tmp_path: Path) -> None:
     async with listening(RecordingServer()) as url, httpx2.AsyncClient(timeout=30) as client:
         tools = wrapping(url_at(f"{url}/mcp"), COUNTED)
         plan = replace(

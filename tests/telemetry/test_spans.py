@@ -141,7 +141,7 @@ async def test_an_answer_that_asks_again_is_the_turn_that_the_next_answer_is_lin
 
 
 @pytest.mark.parametrize("token", ["a" * 40, None], ids=["known", "stranger"])
-async def test_only_a_caller_with_a_credential_decides_by_its_sampled_bit_what_is_recorded(
+async def test_only_the_sampled_flag_of_an_authenticated_caller_counts(
     token: str | None, tmp_path: Path
 ) -> None:
     known: dict[str, Any] = {"credentials": [Credential(Principal("ann"), token)]} if token else {}
@@ -173,7 +173,7 @@ def lines_about_spans(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [one.getMessage() for one in of_spans if one.levelno == logging.ERROR]
 
 
-async def test_a_collector_that_is_away_fails_no_call_and_what_it_missed_is_told(
+async def test_an_unreachable_collector_fails_no_call_and_lost_spans_are_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.1")
@@ -185,7 +185,7 @@ async def test_a_collector_that_is_away_fails_no_call_and_what_it_missed_is_told
     assert lines_about_spans(caplog) == ["2 spans have not reached the collector"]
 
 
-async def test_no_call_waits_for_a_collector_that_hangs_and_what_the_full_queue_dropped_is_told(
+async def test_no_call_waits_for_a_hanging_collector_and_dropped_spans_are_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "8")
@@ -215,7 +215,7 @@ async def test_no_call_waits_for_a_collector_that_hangs_and_what_the_full_queue_
     )
 
 
-async def test_spans_that_a_collector_takes_in_are_not_told_as_lost(
+async def test_received_spans_are_not_logged_as_lost(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with collecting() as collector:
@@ -312,7 +312,7 @@ async def test_a_short_queue_needs_no_further_variable(monkeypatch: pytest.Monke
         ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "many", "must be a non-negative integer"),
     ],
 )
-def test_a_variable_that_cannot_be_is_told_in_words(
+def test_an_invalid_variable_is_explained(
     variable: str, value: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, value)
