@@ -1,1 +1,1 @@
-"""The audit: its chain, its files, its lines, and what it demands before a call."""
+"""The audit: its chain, its files, its lines, and the line that it requires before a call."""

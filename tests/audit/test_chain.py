@@ -1,4 +1,4 @@
-"""The chain of an audit: what breaks it is found; a kill, a full disk and a rotation do not break it."""
+"""The chain of an audit: every change breaks it; a kill, a full disk and a rotation do not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MANY = 1 << 30
 
 
 def written(path: Path, *events: str, rotate_bytes: int = MANY) -> None:
-    """Let one process write these events, one at a time."""
+    """Let a process write these events, one at a time."""
     with AuditFile(path, rotate_bytes) as audit:
         for event in events:
             audit.append([{"event": event}], lasting=False)

@@ -1,4 +1,4 @@
-"""What happens to the file of an audit: rotations, other programs, kills and full disks. No line is lost in silence."""
+"""The file of an audit under rotations, other programs, kills and full disks. No line is lost silently."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ resource = pytest.importorskip("resource", reason="files have no limit of their 
 
 @contextmanager
 def largest_file(size_bytes: int) -> Iterator[None]:
-    """Let this process write no file beyond a size: what is left of a write is a part of it, as on a full disk."""
+    """Let this process write no file beyond a size: a write is cut off, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
     try:

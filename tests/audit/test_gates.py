@@ -1,4 +1,4 @@
-"""A required audit that cannot be written: nothing goes to a peer, by whichever way a request comes."""
+"""A required audit that cannot be written: no request of any kind reaches a peer."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ VERSION = {"A2A-Version": "1.0"}
 
 
 class AuditPlace:
-    """The folder of an audit, which can be moved away: then nothing can be written, and nothing be opened anew."""
+    """The folder of an audit, which the test can move away: then no line can be written and no file opened."""
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / "audit" / "audit.jsonl"
@@ -71,7 +71,7 @@ class AuditPlace:
 
 
 def told_in(file: Path) -> list[tuple[str, str, str, str, bool]]:
-    """Event, method, skill, peer of each line of a request, and whether it names its intent."""
+    """Event, method, skill and peer of each line of a request, and whether the line names its intent."""
     wanted = ("intent", "call", "answer", "cancel", "sent")
     return [
         (one["event"], one["method"], one.get("skill", ""), one.get("peer", ""), "intent" in one)
@@ -81,7 +81,7 @@ def told_in(file: Path) -> list[tuple[str, str, str, str, bool]]:
 
 
 class Host:
-    """A host of 2025-11-25 that answers questions; before its answer of that number the audit is lost."""
+    """A host of 2025-11-25 that answers questions. Before the answer with this number the audit becomes unwritable."""
 
     def __init__(self, place: AuditPlace, lost_at: int = 0) -> None:
         self._place = place
@@ -193,7 +193,7 @@ async def test_no_answer_of_a_host_goes_to_its_agent_without_its_line(way: str, 
 
 
 async def replied(client: Client, handle: str) -> types.CallToolResult | None:
-    """What a host gets that answers by a handle; None while the bridge refuses it."""
+    """The answer to a host that answers by a handle; None while the bridge refuses it."""
     try:
         return await client.call_tool("task_reply", {"handle": handle, "message": "3", "data": {"count": 3}})
     except MCPError:
@@ -241,7 +241,7 @@ async def with_console(folder: Path, place: AuditPlace) -> AsyncIterator[tuple[C
 
 
 async def task_begun(browser: ConsoleBrowser, skill: str, arguments: dict[str, Any]) -> str:
-    """Try a skill at the console, and wait until its task asks, or is at work. The id of the task."""
+    """Try a skill at the console, and wait until its task asks a question or works. Returns the id of the task."""
     begun = (await browser.posts(f"/try/tools/{skill}", {"arguments": arguments})).json()
     return str(begun["to"]).rpartition("/")[2]
 

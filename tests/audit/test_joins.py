@@ -1,4 +1,4 @@
-"""The lines of an audit that tell of one request: each names what it is about, so that they can be joined."""
+"""The audit lines about one request: each names its subject, so that the lines can be joined."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ANSWER = {"task_reply": {"message": "blue"}}
 
 
 def lines_in(path: Path) -> list[dict[str, Any]]:
-    """The lines of requests, whole."""
+    """The complete lines of requests."""
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     return [line for line in lines if line["event"] not in ("start", "serving", "stop", "sign_in")]
 

@@ -1,4 +1,4 @@
-"""An audit whose process is killed again and again, at any moment: what was promised is there, and the chain is whole.
+"""An audit whose process is killed repeatedly at any moment: all promised lines are there, and the chain is intact.
 
 `AUDIT_KILLS=1000 .venv/bin/python -m pytest tests/audit/test_kills.py` kills more often.
 """
@@ -31,7 +31,7 @@ _PATIENCE_SECONDS: Final = 60
 
 
 async def lived(path: Path, kill_after: float) -> list[int]:
-    """One life of the process, killed so long after its begin; the lines that it said are on the disk."""
+    """Run the process, and kill it after a time. The lines that it reported are on the disk."""
     said = ""
     command = [sys.executable, "-m", "tests.support.audit_killed", str(path)]
     async with await anyio.open_process(command, stderr=subprocess.PIPE) as process:

@@ -1,4 +1,4 @@
-"""The lines of an audit: who asked whom for what, what was decided, how it went; never what was said."""
+"""The lines of an audit: who asked whom for what, the decision and the outcome; never the content of messages."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ ANN = Credential(Principal("ann", skills=("echo", "fail")), "a" * 40)
 
 @dataclass
 class Audited:
-    """A bridge with one agent `tools` of one tool server `far`, and its audit."""
+    """A bridge with an agent `tools` of a tool server `far`, and its audit."""
 
     bridge: Bridge
     plan: Plan
@@ -84,7 +84,7 @@ async def audited(
     log_calls: bool = False,
     **more: Any,
 ) -> AsyncIterator[Audited]:
-    """Run the bridge. Its audit is whole when this has ended."""
+    """Run the bridge. Its audit is complete when this context has ended."""
     path = file or folder / "audit.jsonl"
     place = ProcessPlan(
         state=folder / "state",
@@ -121,7 +121,7 @@ VARYING = (
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
-    """The lines of an audit, which is whole, without what differs each time."""
+    """The lines of a complete audit, without the fields that differ each time."""
     assert verified([path]).faults == []
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     return [{key: value for key, value in one.items() if key not in VARYING} for one in lines]

@@ -1,4 +1,4 @@
-"""Audits of real processes: several processes with a chain each, and a standard output that nobody reads."""
+"""Audits of real processes: several processes with a chain each, and a standard output without a reader."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 _GIVEN_UP_SECONDS: Final = 3 * WAIT_SECONDS
-"""Within which it is over: the bridge waits three times for a reader, for 10 seconds each, and is started and ended."""
+"""The time for the test: the bridge waits three times for a reader, 10 seconds each, besides its start and end."""
 
 
 @posix

@@ -1,4 +1,4 @@
-"""A call of a tool that its caller has no right to is told as a message to an agent is: audit, metrics and log line."""
+"""A refused tool call is recorded like a refused message to an agent: in the audit, the metrics and the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An audit that is required: no call goes upstream before its line is on the disk."""
+"""A required audit: no call reaches a peer before its line is on the disk."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def disk(tmp_path: Path) -> AsyncIterator[SmallDisk]:
 
 @asynccontextmanager
 async def offering(folder: Path, file: Path) -> AsyncIterator[tuple[httpx2.AsyncClient, str]]:
-    """A bridge whose MCP server is made of one agent, with a required audit."""
+    """A bridge with an MCP server for an agent, and a required audit."""
     profile = profile_of("default")
     async with listening(RecordingServer()) as url, in_row(folder, url_at(f"{url}/mcp")) as there:
         plan = Plan(
@@ -66,7 +66,7 @@ async def offering(folder: Path, file: Path) -> AsyncIterator[tuple[httpx2.Async
 
 
 def paired(path: Path) -> list[tuple[str, int]]:
-    """The events of calls, each with the line of its intent."""
+    """The events of calls, each with the number of its intent."""
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     calls = [one for one in lines if one["event"] in ("intent", "call", "cancel")]
     return [(one["event"], one.get("intent", one["seq"])) for one in calls]
@@ -156,7 +156,7 @@ async def test_a_full_disk_refuses_a_call_of_a_tool_before_anything_goes_to_the_
 
 
 class HeldWriter:
-    """A disk that is as slow as the test wants."""
+    """A disk that is slow while the test wants."""
 
     def __init__(self, file: AuditFile) -> None:
         self._file = file
@@ -271,7 +271,7 @@ async def test_refusals_without_a_line_stay_counted_if_the_counting_line_is_lost
 
 
 async def told_of_intents(there: Audited) -> list[tuple[str, str, str, bool]]:
-    """Method, skill and peer of each intent, and whether it names a task."""
+    """Method, skill and peer of each intent, and whether the intent names a task."""
     lines = [json.loads(line) for line in there.file.read_text().splitlines()]
     intents = [one for one in lines if one["event"] == "intent"]
     return [(one["method"], one.get("skill", ""), one.get("peer", ""), "task" in one) for one in intents]
@@ -342,7 +342,7 @@ async def test_an_answer_to_an_open_call_is_announced_with_its_skill_and_peer(tm
 
 
 class StuckWriter:
-    """A disk that takes the first line, and says nothing of any other until the test lets it."""
+    """A disk that writes the first line, and then hangs until the test releases it."""
 
     def __init__(self) -> None:
         self.head = ChainHead()

@@ -1,4 +1,4 @@
-"""One server in and out of a host's text: all else stays, to the character."""
+"""Adding and removing a server in a host's text changes no other character."""
 
 from __future__ import annotations
 

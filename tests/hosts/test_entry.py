@@ -1,4 +1,4 @@
-"""What is written for a server: where it is started from, what it is called, what it must not hold."""
+"""The entry of a server: its command, its name, and what it must not contain."""
 
 from __future__ import annotations
 

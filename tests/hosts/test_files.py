@@ -1,4 +1,4 @@
-"""A host's file is written whole, with a backup, and never over somebody else's change."""
+"""A host's file is written completely, with a backup, and never over a change by another program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where hosts keep their servers: every host on every system, from any system."""
+"""Where hosts keep their servers: every host on every system."""
 
 from __future__ import annotations
 

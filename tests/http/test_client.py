@@ -1,4 +1,4 @@
-"""What peers are shown with each request, and that nobody else is."""
+"""The credentials and certificates that a request carries, and that only its own origin gets them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def seen() -> Seen:
 
 @pytest.fixture
 async def http(seen: Seen) -> AsyncIterator[httpx2.AsyncClient]:
-    """A client whose requests all come to one place, whatever their origin is."""
+    """A client whose requests all go to one server, whatever their origin is."""
 
     async def peer(scope: Scope, receive: Receive, send: Send) -> None:
         seen.append(Request(scope, receive))
@@ -37,12 +37,12 @@ async def http(seen: Seen) -> AsyncIterator[httpx2.AsyncClient]:
 
 
 def own(request: Request, *names: str) -> dict[str, str | None]:
-    """These headers of a request."""
+    """The values of these headers in a request."""
     return {name: request.headers.get(name) for name in names}
 
 
 def said(request: Request) -> list[tuple[str, str]]:
-    """All headers of a request but those that belong to the connection."""
+    """All headers of a request except those of the connection."""
     return [
         pair for pair in request.headers.items() if pair[0] not in ("host", "accept-encoding", "connection")
     ]
@@ -118,7 +118,7 @@ async def test_the_user_in_a_url_takes_precedence(http: httpx2.AsyncClient, seen
 
 
 class Renewed(RenewableCredentials):
-    """Another token after each one that is refused."""
+    """Gives another token after each refusal."""
 
     def __init__(self) -> None:
         self.number = 1
@@ -138,7 +138,7 @@ class Renewed(RenewableCredentials):
 async def test_a_request_is_retried_after_a_short_refusal_with_or_without_its_length(
     size: int, last: str, *, says_length: bool
 ) -> None:
-    """A long one is left to who asked, whole."""
+    """A long response stays unread for the caller."""
     page, sent = b"x" * size, list[str]()
 
     async def chunks() -> AsyncIterator[bytes]:

@@ -1,4 +1,4 @@
-"""Certificates that peers are shown, and the authorities that theirs come from, over real TLS."""
+"""Client certificates for peers, and the authorities of the peers' certificates, over real TLS."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ pytestmark = [pytest.mark.anyio, pytest.mark.outside]
 
 @dataclass
 class Peer:
-    """A server that wants certificates."""
+    """A server that requires client certificates."""
 
     url: str
     authority: Authority
 
     def tls(self, name: str) -> PeerTls:
-        """What shows a certificate with this name."""
+        """The settings that send the certificate of this name."""
         issued = self.authority.issues(name)
         return PeerTls(issued.certificate, issued.key, self.authority.file)
 
     def auth(self, tls: PeerTls) -> PeerAuth:
-        """Shows it to this server alone."""
+        """Send the certificate to this server only."""
         return PeerAuth(self.url, fixed_credentials(PeerCredentials(tls=tls)))
 
 
 async def _echo(scope: Any, receive: Any, send: Any) -> None:
-    """Answers with what the connection has shown, or leads to the URL of the query."""
+    """Answers with the identities of the connection, or redirects to the URL in the query."""
     shown = ", ".join(scope.get(IDENTITIES, ())).encode()
     to = scope["query_string"]
     headers = [(b"location", to)] if to else []

@@ -1,4 +1,4 @@
-"""Which addresses are private, and what becomes of connections to a name that leads to one."""
+"""Which addresses are private, and what happens to connections to a name with such an address."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_all_other_addresses_are_public(host: str) -> None:
 
 @dataclass
 class Neighbour:
-    """Somebody on this machine who must not be spoken to."""
+    """A server on this machine that must get no request."""
 
     port: int = 0
     connections: int = 0
@@ -132,11 +132,11 @@ class Neighbour:
 
     @property
     def url(self) -> str:
-        """A public name to us, and this machine to the system."""
+        """A name that is public for the bridge, and this machine for the system."""
         return f"http://127.1:{self.port}/"
 
     async def hear(self, stream: anyio.abc.ByteStream) -> None:
-        """One connection."""
+        """Serves a connection."""
         self.connections += 1
         async with stream:
             async for chunk in stream:
@@ -146,7 +146,7 @@ class Neighbour:
 
 @asynccontextmanager
 async def neighbour() -> AsyncIterator[Neighbour]:
-    """Listens as long as this is entered."""
+    """Listens while this context is open."""
     there = Neighbour()
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
         there.port = listener.extra(anyio.abc.SocketAttribute.local_port)
@@ -158,7 +158,7 @@ async def neighbour() -> AsyncIterator[Neighbour]:
 
 @dataclass
 class Names:
-    """Says what a name stands for, the last for ever."""
+    """Resolves a name to these addresses in turn, the last one from then on."""
 
     answers: list[Sequence[str]]
 

@@ -1,4 +1,4 @@
-"""What is said of an address where something else stands than was looked for. Each is asked over loopback."""
+"""What a probe reports at an address without the wanted peer, over loopback."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def an_agent() -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def several_agents() -> AsyncIterator[str]:
-    """The router of a bridge with two."""
+    """The router of a bridge with two agents."""
     router = Router(
         FaceAddress(), Access([]), PlainTextResponse("unused"), lambda: readiness(Parts(), starting=False)
     )

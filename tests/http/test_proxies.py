@@ -62,7 +62,7 @@ def test_a_proxy_of_an_unknown_kind_is_refused_with_a_hint(
 
 @asynccontextmanager
 async def proxying(answer: bytes) -> AsyncIterator[tuple[str, list[bytes]]]:
-    """A proxy that gives each request this answer. Yields its address, and the heads that it was sent."""
+    """A proxy that gives each request this answer. Yields its address and the request heads that it got."""
     heads: list[bytes] = []
 
     async def serve(stream: SocketStream) -> None:

@@ -1,4 +1,4 @@
-"""What an HTTP face checks before it looks at a protocol."""
+"""The checks of an HTTP endpoint before any protocol."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_the_base_url_is_public_url_or_forwarded_by_a_proxy_on_loopback(
 
 
 class Body:
-    """A request's body, chunk by chunk, as a server hands it over."""
+    """The chunks of a request's body, as a server delivers them."""
 
     def __init__(self, chunks: Sequence[bytes | None]) -> None:
         self.left = list(chunks)

@@ -1,4 +1,4 @@
-"""How server-sent events are framed, and read however they come."""
+"""Framing and reading of server-sent events, in any chunks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TLS of our server, over real sockets: whom it lets connect, and how it follows its files."""
+"""TLS of the HTTP server over real sockets: which clients may connect, and how it follows changes of its files."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def files(authority: Authority) -> TlsFiles:
 
 
 def put(new: Issued, files: TlsFiles) -> None:
-    """Put other files in the place of those that are served."""
+    """Replace the files that the server uses."""
     shutil.copyfile(new.certificate, files.certificate)
     shutil.copyfile(new.key, files.key)
 
@@ -108,7 +108,7 @@ async def test_a_broken_new_certificate_is_logged_once_and_the_last_one_stays(
 
 @contextmanager
 def no_descriptors() -> Iterator[None]:
-    """As if this process had opened as many files as it may."""
+    """Simulate a process without a free descriptor."""
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     next_one = os.open(os.devnull, os.O_RDONLY)
@@ -242,7 +242,7 @@ async def test_other_kinds_of_names_in_a_certificate_are_ignored(
 
 
 class FailingPoint(TlsPoint):
-    """Fails for one handshake in a way that nobody foresaw."""
+    """Raises an unexpected error in one handshake."""
 
     has_failed = False
 

@@ -1,4 +1,4 @@
-"""Hosts in a browser: which pages are let in, and what they are answered."""
+"""CORS for hosts in a browser: which pages are admitted, and the headers of their answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PLACE = FaceAddress()
 
 
 async def face(scope: Scope, receive: Receive, send: Send) -> None:
-    """Judges a request as each face does."""
+    """Checks a request like every endpoint."""
     request = Request(scope)
     try:
         PLACE.require_own(request.headers)

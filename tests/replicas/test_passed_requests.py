@@ -1,4 +1,4 @@
-"""The header by which a replica knows a request that another one passed on."""
+"""The header that marks a request that another replica passed on."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ NOW = 1_000_000.0
 
 
 def made(*, key: bytes = KEY, epoch: int = 7, request: PassedRequest = REQUEST, now: float = NOW) -> str:
-    """The header of a hop with this body."""
+    """The header of a passed request with this body."""
     return PassedHeaders(Proofs([key])).header(epoch, request, b"body", now)
 
 
 def refusal_of(header: str, request: PassedRequest = REQUEST, now: float = NOW) -> str:
-    """Why a hop is refused."""
+    """Why a header is refused."""
     with pytest.raises(NotPassedError) as refused:
         PassedHeaders(Proofs([KEY])).accept(header, request, now)
     return str(refused.value)

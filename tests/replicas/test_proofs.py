@@ -1,4 +1,4 @@
-"""Proofs that a holder of the bridge's keys said something."""
+"""Proofs that a holder of the bridge's keys made a statement."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nDate: today\r\nX-Own: kept\r\nKee
 
 
 class Server:
-    """Reads one request a connection, and says what a test tells it to, byte for byte."""
+    """Reads one request per connection, and sends the bytes that a test gives it."""
 
     def __init__(self, *says: bytes, ends: bool = True) -> None:
         self.heard: list[bytes] = []
@@ -53,7 +53,7 @@ class Server:
 
 @asynccontextmanager
 async def relay(silence_seconds: float = 10) -> AsyncIterator[Relay]:
-    """A relay of the test's own."""
+    """A relay of this test."""
     one = Relay(silence_seconds)
     try:
         yield one

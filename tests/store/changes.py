@@ -1,4 +1,4 @@
-"""Making changes and keeping them, for the tests of every store."""
+"""Helpers that make and store changes, for the tests of every store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def first(
     message: MessageKey | None = None,
     replaces: str | None = None,
 ) -> Change:
-    """The change that makes a task."""
+    """The change that creates a task."""
     return Change(
         task_id,
         seq=1,
@@ -36,7 +36,7 @@ def first(
 
 
 async def keep_all(store: Store, *changes: Change) -> list[Exception | None]:
-    """Submit changes in one go, and wait for all answers, in the order in which they came."""
+    """Submit changes together, and wait for all outcomes, in the order of their arrival."""
     answers: list[Exception | None] = []
     answered = anyio.Event()
 
@@ -53,7 +53,7 @@ async def keep_all(store: Store, *changes: Change) -> list[Exception | None]:
 
 
 async def keep(store: Store, *changes: Change) -> None:
-    """Keep changes that must be accepted."""
+    """Store changes that must be accepted."""
     for error in await keep_all(store, *changes):
         if error is not None:
             raise error

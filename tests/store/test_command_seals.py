@@ -1,4 +1,4 @@
-"""What the row of a command holds: nothing that can be read, and nothing that counts in another row."""
+"""The row of a command: nobody can read the command, and it is valid only in its own row."""
 
 from __future__ import annotations
 

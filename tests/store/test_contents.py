@@ -1,4 +1,4 @@
-"""All that a store keeps, read and written by every store, and moved from one to another."""
+"""The contents of a store: every store reads and writes them, and they move from one store to another."""
 
 from __future__ import annotations
 
@@ -72,19 +72,19 @@ WHOLE: Final = (
     whole("\uffef"),
     whole("\U0001f98a", owner="bob"),
 )
-"""Tasks in the order of their ids, which is not that of any language."""
+"""Tasks ordered by the code points of their ids, which no language orders so."""
 
 
 @pytest.fixture(autouse=True)
 async def deadline() -> AsyncIterator[None]:
-    """No test waits for ever."""
+    """Bound the time of each test."""
     with anyio.fail_after(PATIENCE_SECONDS):
         yield
 
 
 @pytest.fixture
 def make(tmp_path: Path) -> Callable[[str], Store]:
-    """Makes a new store of a kind, not yet entered, and none that was made before."""
+    """Makes new stores of a kind, each separate and not yet entered."""
     places: list[Path] = []
 
     def made(kind: str) -> Store:
@@ -108,7 +108,7 @@ async def moved(
 
 
 async def read(store: Store) -> list[WholeTask]:
-    """All that a store keeps, without what stores without replicas do not keep."""
+    """The contents of a store, without the data that stores without replicas drop."""
     async with store.contents(create=False) as contents:
         tasks = [task async for task in contents.tasks()]
         assert await contents.count() == len(tasks)
@@ -255,7 +255,7 @@ async def test_the_target_of_a_move_must_be_empty(make: Callable[[str], Store]) 
 
 
 class Forgetful:
-    """A store that keeps something else than it was given."""
+    """A store that changes what it is given."""
 
     def __init__(self, kept: StoreContents, change: Callable[[WholeTask], list[WholeTask]]) -> None:
         self._kept = kept
@@ -264,7 +264,7 @@ class Forgetful:
         self.tasks = kept.tasks
 
     async def add(self, tasks: Sequence[WholeTask]) -> None:
-        """Add what becomes of the tasks."""
+        """Add the changed tasks."""
         await self._kept.add([made for task in tasks for made in self._change(task)])
 
 

@@ -1,4 +1,4 @@
-"""Webhooks and the outbox, put to each store."""
+"""Webhooks and the outbox, tested on each store."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def end(seq: int, task_id: str = "t1") -> Change:
 
 
 async def rows_of(store: Store, key: WebhookKey) -> list[OutboxRow]:
-    """The rows of a webhook, which they are taken from."""
+    """The rows of a webhook. Reading removes them."""
     rows = []
     while (row := await store.outbox.first(key)) is not None:
         rows.append(row)

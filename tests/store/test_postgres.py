@@ -1,4 +1,4 @@
-"""What a store in PostgreSQL does beyond what every store promises: its bounds, its places, and its faults."""
+"""A store in PostgreSQL beyond the promises of every store: its bounds, its schemas, and its faults."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tests.support.replicas import Recorder
 
 @pytest.fixture
 async def gate() -> AsyncIterator[Gate]:
-    """A way to the database that can be shut."""
+    """A connection to the database that can be shut."""
     with tempfile.TemporaryDirectory(prefix="mcp-a2a-gate-") as folder:
         made = Gate(Path(folder), socket_of(database_url()))
         await made.start()
@@ -207,7 +207,7 @@ def test_a_malformed_url_is_not_repeated_in_the_message() -> None:
 
 
 def nowhere(_: int, start: UUID) -> ReplicaEntry:
-    """What a replica without an address tells of itself."""
+    """The entry of a replica without an address."""
     return ReplicaEntry(None, b"", start)
 
 

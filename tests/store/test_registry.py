@@ -1,4 +1,4 @@
-"""The list of replicas in PostgreSQL, of which each sees who lives, where, and with which plan."""
+"""The list of replicas in PostgreSQL: who lives, at which address, and with which plan."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WAIT_SECONDS = 30
 
 @dataclass
 class Listed:
-    """A replica in the list, and its way to the database."""
+    """A replica in the list, and its connection to the database."""
 
     registry: PostgresRegistry
     gate: Gate
@@ -37,12 +37,12 @@ class Listed:
     """The starts of its epochs."""
 
     def entry(self, address: str | None = None, *plans: bytes) -> ReplicaEntry:
-        """What the others see of its epoch, some beats after it began."""
+        """The entry of its epoch that the others see, some heartbeats after the epoch began."""
         epoch = self.registry.epoch
         return ReplicaEntry(address, b"proof %d" % epoch, self.starts[epoch], frozenset(plans), b"")
 
     async def until(self, holds: Callable[[PostgresRegistry], bool]) -> None:
-        """Wait until something holds of what it sees."""
+        """Wait until a condition holds for what it sees."""
         with anyio.fail_after(WAIT_SECONDS):
             while not holds(self.registry):
                 await anyio.sleep(0.01)
@@ -50,7 +50,7 @@ class Listed:
 
 @asynccontextmanager
 async def listed(url: str, address: str | None = None) -> AsyncIterator[Listed]:
-    """A replica that is in the list as long as this is entered."""
+    """A replica that is in the list while this context is open."""
     behind = socket_of(database_url())
     with tempfile.TemporaryDirectory(prefix="mcp-a2a-gate-") as folder:
         gate = Gate(Path(folder), behind)

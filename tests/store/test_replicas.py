@@ -1,4 +1,4 @@
-"""What every store with replicas promises beyond what every store promises, put to each of them."""
+"""The promises of every store with replicas, beyond those of every store, tested on each such store."""
 
 from __future__ import annotations
 
@@ -28,40 +28,40 @@ class Cluster(Protocol):
     """Several replicas on one store, and their faults."""
 
     def replica(self) -> AbstractAsyncContextManager[Store]:
-        """One more replica, not yet entered."""
+        """Another replica, not yet entered."""
         ...
 
     def kill(self, store: Any) -> None:
-        """End a replica as `kill -9` does. Another one notices within its lease."""
+        """End a replica as `kill -9` does. Another replica notices it within the lease."""
         ...
 
     def pause(self, store: Any) -> None:
-        """Stop a replica as SIGSTOP does."""
+        """Pause a replica as SIGSTOP does."""
         ...
 
     def notice(self, store: Any) -> None:
-        """Let the lease of a paused replica run out."""
+        """Let the lease of a paused replica expire."""
         ...
 
     def resume(self, store: Any) -> None:
-        """Let a paused replica go on."""
+        """Continue a paused replica."""
         ...
 
     def forget_events(self, task_id: str) -> None:
-        """Fold the events of a task, for those who have not heard of them yet, too."""
+        """Fold the events of a task, also for followers that have not got them yet."""
         ...
 
 
 @dataclass
 class Member:
-    """One replica, with an engine that remembers."""
+    """A replica, with an engine that records calls."""
 
     store: Store
     engine: Recorder = field(default_factory=Recorder)
 
     @property
     def replicas(self) -> Replicas:
-        """The others, as this one knows them."""
+        """The other replicas, as this replica knows them."""
         assert self.store.replicas is not None
         return self.store.replicas
 
@@ -71,7 +71,7 @@ FACTORIES: dict[str, Callable[[], Cluster]] = {"memory": SharedMemory, "postgres
 
 @pytest.fixture(autouse=True)
 async def deadline() -> AsyncIterator[None]:
-    """No test waits for ever."""
+    """Bound the time of each test."""
     with anyio.fail_after(PATIENCE_SECONDS):
         yield
 
@@ -113,7 +113,7 @@ async def released(member: Member, task_id: str, seq: int) -> None:
 
 
 class Heard:
-    """What a follower was told."""
+    """The events that a follower got."""
 
     def __init__(self) -> None:
         self.events: list[ForeignEvent] = []
@@ -125,7 +125,7 @@ class Heard:
         self._moved = anyio.Event()
 
     async def up_to(self, seq: int) -> list[ForeignEvent]:
-        """All that was told, once it has an event of this number."""
+        """All delivered events, after the event of this number has come."""
         while not self.events or self.events[-1].seq < seq:
             await self._moved.wait()
         return self.events

@@ -1,4 +1,4 @@
-"""What only the store in a file promises: one owner, and that an accepted change outlives its process."""
+"""The promises of the store in a file only: it has one owner, and accepted changes outlive the process."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def running(program: str, path: Path) -> Iterator[tuple[subprocess.Popen[str], L
 
 
 def printed_by(program: str, path: Path) -> list[str]:
-    """The lines that a program prints, which has to end well."""
+    """The lines that a program prints. The program must succeed."""
     command = [sys.executable, "-W", "error", "-c", program, str(path)]
     child = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, timeout=60, check=True)
     return child.stdout.splitlines()
@@ -221,7 +221,7 @@ async def test_deleting_the_lock_file_makes_no_second_owner(tmp_path: Path) -> N
 async def test_no_other_process_can_write_within_a_transaction(
     tmp_path: Path,
 ) -> None:
-    """Closing any descriptor of the file would take SQLite's own locks away, without a word."""
+    """Closing any descriptor of the file would silently release SQLite's own locks."""
     path, writes = tmp_path / "tasks.db", threading.Barrier(2, timeout=30)
 
     def hold(connection: sqlite3.Connection) -> int:
@@ -321,7 +321,7 @@ async def test_every_acknowledged_change_outlives_a_killed_process(
 
 @posix_only
 def test_a_full_disk_refuses_changes_until_there_is_room_again(tmp_path: Path) -> None:
-    """One line of the log says it, without a traceback."""
+    """One log line reports it, without a traceback."""
     logged, filled, refused, recovered = printed_by(FILLS_THE_DISK, tmp_path / "tasks.db")
     assert logged.startswith(f"{tmp_path / 'tasks.db'}: changes cannot be stored: ")
     assert filled.split()[1:] == ["StoreError", "True"]

@@ -1,4 +1,4 @@
-"""What every store promises, put to each of them."""
+"""The promises of every store, tested on each store."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def loaded(store: Store, task_id: str) -> StoredTask:
 
 
 async def message_of(store: Store, owner: str, message_id: str) -> StoredMessage | None:
-    """A stored message as every store gives it: only those with replicas tell its age."""
+    """A stored message as every store returns it: only stores with replicas have its age."""
     found = await store.find_message(owner, message_id)
     return None if found is None else replace(found, age_ms=None)
 

@@ -1,4 +1,4 @@
-"""The access tokens of callers in the database of replicas, which pass on what their callers want: there are none."""
+"""Replicas pass on requests of callers through the database, which must never contain the callers' access tokens."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ pytestmark = pytest.mark.outside
 
 @pytest.fixture(autouse=True)
 async def deadline() -> AsyncIterator[None]:
-    """No test waits for ever."""
+    """Bound the time of each test."""
     with anyio.fail_after(PATIENCE_SECONDS):
         yield
 
 
 @contextmanager
 def written_rows(place: Namespace) -> Iterator[list[str]]:
-    """Every row that is written to any table meanwhile, also one that is gone by then. It is read at the end."""
+    """Every row that is written to any table meanwhile, also if it is deleted later. Read it at the end."""
     rows: list[str] = []
     with psycopg.connect(database_url(), autocommit=True) as connection:
         names = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (place.name,))
@@ -64,7 +64,7 @@ def written_rows(place: Namespace) -> Iterator[list[str]]:
 
 
 class Asking:
-    """Work that asks while its call is open, and remembers who answered."""
+    """Work that asks a question while its call is open, and records who answered."""
 
     def __init__(self) -> None:
         self.tokens: list[CallerToken | None] = []

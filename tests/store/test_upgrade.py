@@ -40,12 +40,12 @@ BREAKS: Final = Tables(
 )
 
 PATIENT: Final = bounds_with(lease=Lease(beat_seconds=0.05, grace_seconds=20.0, silence_seconds=20.0))
-"""Bounds by which no replica of a busy machine is taken for dead."""
+"""Bounds with which no replica on a busy machine counts as dead."""
 
 
 @pytest.fixture(autouse=True)
 async def deadline() -> AsyncIterator[None]:
-    """No test waits for ever."""
+    """Bound the time of each test."""
     with anyio.fail_after(PATIENCE_SECONDS):
         yield
 
@@ -60,26 +60,26 @@ def version_of(agent: str) -> tuple[int, int]:
 
 @dataclass
 class Running:
-    """A replica that writes to a task of its own."""
+    """A replica that writes to its own task."""
 
     epoch: int
     _enough: anyio.Event
     _ended: anyio.Event
 
     async def stop(self) -> None:
-        """End it in order."""
+        """Stop the replica."""
         self._enough.set()
         await self._ended.wait()
 
 
 async def migrated(cluster: PostgresCluster) -> Migration:
-    """The tables of a cluster, brought to those that break it."""
+    """Update the tables of a cluster with a breaking step."""
     address, place = DatabaseAddress.of(database_url(), None), Namespace.of(cluster.agent)
     return await migrate(address, place, BREAKS, cluster.bounds)
 
 
 class Fleet:
-    """Replicas of one agent, each of which writes to a task of its own for as long as it lives."""
+    """Replicas of an agent, each of which writes to its own task while it lives."""
 
     def __init__(self, group: anyio.abc.TaskGroup) -> None:
         self.agent = new_agent()
@@ -87,7 +87,7 @@ class Fleet:
         self._group = group
 
     def store(self, tables: Tables = AGENT) -> PostgresStore:
-        """A store of one more replica, not yet entered."""
+        """The store of another replica, not yet entered."""
         return PostgresStore(database_url(), self.agent, PATIENT, tables=tables)
 
     async def migrate(
@@ -110,7 +110,7 @@ class Fleet:
         )
 
     async def start(self, tables: Tables = AGENT) -> Running:
-        """Start one more replica, of a release that knows these tables."""
+        """Start another replica, of a release that knows these tables."""
         running: Running = await self._group.start(self._live, tables)
         await self.goes_on()
         return running
@@ -129,13 +129,13 @@ class Fleet:
         ended.set()
 
     async def goes_on(self) -> None:
-        """Wait until more was acknowledged."""
+        """Wait until more events are acknowledged."""
         wanted = self.acknowledged.total() + 10
         while self.acknowledged.total() < wanted:
             await anyio.sleep(0.001)
 
     async def require_all(self, tables: Tables) -> None:
-        """Require each acknowledged event, once and in order."""
+        """Require each acknowledged event exactly once, and in order."""
         async with self.store(tables) as store:
             for task_id, seq in self.acknowledged.items():
                 task = await store.load(task_id)

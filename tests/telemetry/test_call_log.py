@@ -1,4 +1,4 @@
-"""The log line of a call: who called what, how it ended, and how long it took; never what was said."""
+"""The log line of a call: the caller, the subject, the outcome and the duration; never the content of messages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
 
 
 def fields_in(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
-    """The fields of the lines of calls, without their durations."""
+    """The fields in the lines of calls, without their durations."""
     lines = [record for record in caplog.records if record.name == "bridge.telemetry.call_log"]
     found = [dict(record.fields) for record in lines]  # type: ignore[attr-defined]
     assert all(one.pop("ms") >= 0 for one in found)

@@ -1,4 +1,4 @@
-"""What handles hold: the trace of the turn that they were made in, as far as there is room, and older ones none."""
+"""The trace in a handle: that of the turn that made the handle, if there is room; older handles have none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HANDLES = Handles(SEAL, lambda: NOW)
 
 
 def opened(task: FarTask) -> tuple[FarTask, FarTask, FarTask]:
-    """The task as each of the three handles to it names it."""
+    """The task in each of the three handles to it."""
     question = HANDLES.of_question(FarQuestion(task, "asked"), "ann", b"r")
     call, made = HANDLES.of_call(task, "tool", 60, "ann")
     found = HANDLES.call(call, "ann")

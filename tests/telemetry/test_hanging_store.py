@@ -1,4 +1,4 @@
-"""Metrics are read while a database hangs: what is known without it, in time for Prometheus."""
+"""Metrics are read while a database hangs: all that does not need the database, in time for Prometheus."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = [
 ]
 
 PROMETHEUS_SECONDS: Final = 10
-"""After which it gives a reading up, unless its configuration says otherwise."""
+"""The time after which Prometheus abandons a reading, unless its configuration sets another."""
 SEVERAL: Final = ("one", "two", "three", "four")
 FILE: Final = """
 [bridge]
@@ -71,7 +71,7 @@ async def test_a_reading_does_not_wait_for_a_database_that_hangs(tmp_path: Path)
 
 
 def faces(numbers: Numbers, name: str) -> set[str]:
-    """The faces of which something is told under a name."""
+    """The endpoints with a sample of this name."""
     return {dict(labels)["face"] for known, labels in numbers if known == name}
 
 

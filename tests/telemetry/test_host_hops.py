@@ -1,4 +1,5 @@
-"""The hops of requests that never reach the face: each has one, with who asked for what, as far as that was read."""
+"""The hops of requests that are refused before the endpoint: each has a hop with the caller and the subject, if
+known."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ SHOWN = {"authorization": f"Bearer {'a' * 40}"}
 
 
 class AwayGate:
-    """A gate that lets no call through."""
+    """A gate that refuses every call."""
 
     async def intend(self, hop: Hop) -> int:
         """See `IntentWriter.intend`."""
@@ -29,7 +30,7 @@ class AwayGate:
 
 
 def told(heard: HeardHops) -> list[tuple[str, str, str, str]]:
-    """What the hops say of requests that are no handshake."""
+    """The fields of the hops, without handshakes."""
     ended = [one for one in heard.ended_hops if one.method != "initialize"]
     return [(one.principal, one.method, one.skill, one.error) for one in ended]
 

@@ -1,4 +1,4 @@
-"""Metrics of hops and of the parts of a bridge, as Prometheus reads them; its own parser is the judge."""
+"""Metrics of hops and of the parts of a bridge, parsed by Prometheus' own parser."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Numbers = Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def numbers_in(text: bytes) -> Numbers:
-    """Every sample of a text, by its name and its labels."""
+    """Every sample of a text, by name and labels."""
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text.decode())
@@ -42,7 +42,7 @@ def numbers_in(text: bytes) -> Numbers:
 
 
 def one(numbers: Numbers, name: str, **labels: str) -> float:
-    """The number of these labels."""
+    """The value with these labels."""
     return numbers[name, tuple(sorted(labels.items()))]
 
 
@@ -52,7 +52,7 @@ async def read(bridge: Bridge) -> Numbers:
 
 
 async def read_once(bridge: Bridge, value: float, name: str, **labels: str) -> Numbers:
-    """All metrics of a bridge, once one of them has this value."""
+    """All metrics of a bridge, after a metric has this value."""
     with anyio.fail_after(30):
         while one(found := await read(bridge), name, **labels) != value:
             await anyio.sleep(0.01)
@@ -60,7 +60,7 @@ async def read_once(bridge: Bridge, value: float, name: str, **labels: str) -> N
 
 
 def hop(seconds: float = 0.3, **said: str) -> Hop:
-    """A hop of a face that has ended."""
+    """An ended hop of an endpoint."""
     made = Hop("server", "mcp", (), NO_TRACE, "tools/call", "face", skill="echo", state="completed")
     for name, value in said.items():
         setattr(made, name, value)
@@ -69,7 +69,7 @@ def hop(seconds: float = 0.3, **said: str) -> Hop:
 
 
 def with_tools(plan: Plan, **said: ToolOverride) -> Plan:
-    """The plan, saying something else of single tools."""
+    """The plan with other options for single tools."""
     return replace(plan, offered={name: replace(one, overrides=said) for name, one in plan.offered.items()})
 
 

@@ -1,4 +1,4 @@
-"""Metrics of what a bridge does beside its hops: tokens, logins, push notifications."""
+"""Metrics of notices: tokens, logins, push notifications."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def all_of(metrics: HopMetrics) -> list[MetricFamily]:
 
 
 def told(names: list[KnownNames]) -> HopMetrics:
-    """Metrics that were told of all notices, under the last of these names."""
+    """Metrics that got all notices, with these as the last names."""
     metrics = HopMetrics(lambda: names[-1])
     for notice in NOTICES:
         metrics.noticed(notice)

@@ -1,4 +1,4 @@
-"""Spans of hops, as a collector gets them over OTLP."""
+"""Spans of hops, as a collector receives them over OTLP."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PARENT = f"00-{TRACE}-{SPAN}-01"
 
 @asynccontextmanager
 async def wrapped(place: ProcessPlan) -> AsyncIterator[Rpc]:
-    """A client of the agent of one bridge, of which `place` says what listens."""
+    """A client of the agent of a bridge, with the listeners of `place`."""
     plan = wrapping(raw_command(), place)
     bridge = Bridge(plan)
     async with bridge.run(), listening(bridge.app) as url, httpx2.AsyncClient(timeout=30) as http:
@@ -51,7 +51,7 @@ async def wrapped(place: ProcessPlan) -> AsyncIterator[Rpc]:
 
 
 def named(spans: list[Seen], kind: str, name: str) -> Seen:
-    """The one span of this kind and name."""
+    """The only span of this kind and name."""
     (found,) = [span for span in spans if (span.kind, span.name) == (kind, name)]
     return found
 
@@ -168,7 +168,7 @@ async def test_a_call_that_fails_is_a_failed_span(tmp_path: Path) -> None:
 
 
 def lines_about_spans(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What the log says of spans as errors."""
+    """The errors about spans in the log."""
     of_spans = [one for one in caplog.records if one.name == "bridge.telemetry.spans"]
     return [one.getMessage() for one in of_spans if one.levelno == logging.ERROR]
 
