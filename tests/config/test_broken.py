@@ -46,14 +46,14 @@ def _in_their_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.proves("config-faults")
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_wrong_with_a_file_is_said_with_place_line_and_help(name: str) -> None:
+def test_each_fault_is_reported_with_place_line_and_help(name: str) -> None:
     said = str(refusal_of(name)).replace(str(BROKEN), "FOLDER")
     assert f"{said}\n" == (BROKEN / f"{name}.txt").read_text(encoding="utf-8")
 
 
 @pytest.mark.proves("config-secrets")
 @pytest.mark.parametrize("name", CASES)
-def test_no_secret_is_in_what_is_said(name: str) -> None:
+def test_no_message_holds_a_secret(name: str) -> None:
     refusal = refusal_of(name)
     said = f"{refusal} {refusal.diagnostics!r} {refusal.__cause__!r}"
     assert TOKEN not in str(refusal)
@@ -62,7 +62,7 @@ def test_no_secret_is_in_what_is_said(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_place_that_is_named_is_one_of_the_file(name: str) -> None:
+def test_every_reported_place_is_in_the_file(name: str) -> None:
     for one in refusal_of(name).diagnostics:
         lines = one.file.read_text(encoding="utf-8").split("\n") if one.file.is_file() else [""]
         if one.line:
@@ -71,14 +71,14 @@ def test_every_place_that_is_named_is_one_of_the_file(name: str) -> None:
             assert one.column + one.span <= max(len(one.source), one.column) + 1
 
 
-def test_what_is_said_is_sorted_by_place_with_the_file_itself_first() -> None:
+def test_faults_are_sorted_by_place_with_the_file_itself_first() -> None:
     found = refusal_of("everything").diagnostics
     own = [one for one in found if one.file == Path("everything.toml")]
     assert list(found[: len(own)]) == own
     assert [(one.line, one.column) for one in own] == sorted((one.line, one.column) for one in own)
 
 
-def test_a_file_that_is_not_there_is_one_error_without_a_line() -> None:
+def test_a_missing_file_is_one_error_without_a_line() -> None:
     assert str(refusal_of("not-there")) == (
         "error: cannot read the configuration: No such file or directory\n"
         " --> not-there.toml\n\n1 error in not-there.toml"
@@ -98,13 +98,13 @@ def test_a_control_character_of_a_file_does_not_reach_the_terminal(tmp_path: Pat
     assert "\x1b" not in str(refused.value)
 
 
-def test_a_thing_that_is_wrong_twice_is_said_once() -> None:
+def test_the_same_fault_is_reported_once() -> None:
     one = Diagnostic(Path("a.toml"), "no")
     assert str(ConfigError([one, one])) == "error: no\n --> a.toml\n\n1 error in a.toml"
     assert render([one]) == str(ConfigError([one]))
 
 
-def test_no_secret_is_in_what_pydantic_says() -> None:
+def test_no_message_of_pydantic_holds_a_secret() -> None:
     with pytest.raises(ValidationError) as refused:
         AgentTable.model_validate({"card": "https://a.example", "auth": {"bearer": LITERAL}})
     assert LITERAL not in str(refused.value)

@@ -114,7 +114,7 @@ def test_what_can_be_seen_without_looking_elsewhere_is_refused_by_the_schema_too
         "[import]\nknown_agents = ['a']",
     ],
 )
-def test_what_is_accepted_is_accepted_by_the_schema_too(place: str) -> None:
+def test_the_schema_accepts_every_accepted_file(place: str) -> None:
     assert faults(file_schema(), place) == []
 
 

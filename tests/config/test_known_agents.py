@@ -83,7 +83,7 @@ def test_the_known_agents_of_a_hermes_configuration_are_agents_that_speak_its_di
     }
 
 
-def test_a_known_agent_is_planned_as_an_agent_of_the_file_is(tmp_path: Path) -> None:
+def test_a_known_agent_is_planned_like_a_configured_agent(tmp_path: Path) -> None:
     plan = plan_from_file(loaded(tmp_path, team("research")))
     assert plan.agents["research"] == RemotePlan(
         "https://research.example.com", bearer=TOKEN, account="", dialect="hermes"
@@ -134,14 +134,14 @@ def test_an_agent_that_wants_oauth_2_is_left_out_and_the_rest_is_served(tmp_path
     assert plan.offered["team"].sources == ("research",)
 
 
-def test_a_table_of_its_own_stands_in_for_an_agent_that_is_left_out(tmp_path: Path) -> None:
+def test_a_configured_agent_replaces_an_agent_that_is_left_out(tmp_path: Path) -> None:
     own = "[agents.billing]\ncard = 'https://billing.example.com'\nauth.bearer.env = 'RESEARCH_TOKEN'\n"
     found = loaded(tmp_path, own, team("research", "billing"))
     assert found.left_out == {}
     assert found.config.agents_as_tools["team"].sources == ("research", "billing")
 
 
-def test_a_server_made_of_nothing_but_agents_that_are_left_out_is_refused(tmp_path: Path) -> None:
+def test_a_server_made_only_of_agents_that_are_left_out_is_refused(tmp_path: Path) -> None:
     refused = refusal_of(tmp_path, team("billing"), hermes=HERMES)
     assert [(one.line, one.message) for one in refused.diagnostics] == [
         (17, f"[agents_as_tools.team] has only agents that the bridge does not support: {NO_OAUTH}")
@@ -222,7 +222,7 @@ def test_a_file_that_is_no_list_of_agents_or_out_of_bounds_is_refused(
     assert "hunter2" not in str(refused.value)
 
 
-def test_an_object_of_python_in_a_file_is_never_made(tmp_path: Path) -> None:
+def test_a_python_object_in_a_file_is_never_constructed(tmp_path: Path) -> None:
     trace, file = tmp_path / "trace", tmp_path / "a.yaml"
     file.write_text(f"x: !!python/object/apply:os.mkdir ['{trace}']\n{TAIL}")
     assert read_known_agents(file, {}).names == frozenset()

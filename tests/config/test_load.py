@@ -99,7 +99,7 @@ def test_an_empty_file_is_all_defaults(tmp_path: Path) -> None:
     assert loaded.bridge_profile == load_profile()
 
 
-def test_relative_paths_begin_at_the_files_own_folder(loaded: LoadedConfig, path: Path) -> None:
+def test_relative_paths_start_in_the_folder_of_the_file(loaded: LoadedConfig, path: Path) -> None:
     bridge = loaded.config.bridge
     assert bridge.store == str(path.parent / "data" / "bridge.db")
     assert bridge.keys[0] == KeyPlace(file=path.parent / "handle.key")
@@ -115,7 +115,7 @@ def test_a_relative_file_is_read_from_the_current_folder(path: Path, monkeypatch
     assert loaded.sources.of(("bridge", "port")) == ValueSource("file", "../bridge.toml:3")
 
 
-def test_the_home_folder_is_meant_by_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     (tmp_path / "secret").write_text(f"{TOKEN}\n")
@@ -138,7 +138,7 @@ def test_a_store_is_memory_or_a_file(written: str, store: str, tmp_path: Path) -
 
 
 @pytest.mark.proves("config-secrets")
-def test_no_two_agents_have_names_that_differ_only_in_case_as_their_stores_would(tmp_path: Path) -> None:
+def test_names_of_agents_cannot_differ_only_in_case(tmp_path: Path) -> None:
     path = tmp_path / "bridge.toml"
     path.write_text(
         "[tool_servers.raw]\ncommand = ['raw']\n"
@@ -202,7 +202,7 @@ def test_two_readings_are_equal_unless_something_changed(loaded: LoadedConfig, p
     assert after.bridge == loaded.config.bridge
 
 
-def test_a_value_says_where_it_comes_from(loaded: LoadedConfig, path: Path) -> None:
+def test_each_value_has_its_source(loaded: LoadedConfig, path: Path) -> None:
     sources = loaded.sources
     assert str(sources.of(("bridge", "port"))) == f"file {path}:3"
     assert str(sources.of(("bridge", "log_format"))) == "default"
@@ -257,7 +257,7 @@ def test_a_profile_that_the_command_line_names_is_found_from_the_current_folder(
         ),
     ],
 )
-def test_a_wrong_value_of_the_command_line_is_told_by_its_option(
+def test_a_wrong_value_of_the_command_line_names_its_option(
     changes: dict[str, SettingOverride], said: str, loaded: LoadedConfig
 ) -> None:
     with pytest.raises(UsageError, match=said):
@@ -338,7 +338,7 @@ def test_a_table_can_be_made_by_a_program_too(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("length", [300, 5000])
-def test_a_path_that_is_too_long_is_one_that_is_not_there(
+def test_a_path_that_is_too_long_counts_as_missing(
     text: str, message: str, length: int, tmp_path: Path
 ) -> None:
     long = "a" * length
@@ -366,7 +366,7 @@ def test_queries_of_urls_are_not_in_the_text_of_a_configuration(tmp_path: Path) 
     assert "hidden" not in repr(loaded) + repr(shown_values(loaded))
 
 
-def test_urls_of_variables_and_headers_and_of_tables_below_are_shown_without_what_may_be_secret(
+def test_urls_of_variables_headers_and_nested_tables_are_shown_without_possible_secrets(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "a.toml").write_text(

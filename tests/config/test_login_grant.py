@@ -98,7 +98,7 @@ def test_replicas_keep_logins_in_their_database_sealed_with_their_keys(tmp_path:
         ('pkce = "never"', "pkce"),
     ],
 )
-def test_a_login_that_would_give_a_secret_away_is_refused(keys: str, words: str, tmp_path: Path) -> None:
+def test_a_login_that_would_leak_a_secret_is_refused(keys: str, words: str, tmp_path: Path) -> None:
     file = tmp_path / "bridge.toml"
     file.write_text(f"""
 [tool_servers.crm]

@@ -32,7 +32,7 @@ def server(folder: Path, entry: dict[str, Any], **environment: str) -> ToolServe
     return servers_in(folder, json.dumps({"mcpServers": {"a": entry}}), **environment)["a"]
 
 
-def test_a_command_has_its_arguments_behind_it(tmp_path: Path) -> None:
+def test_arguments_follow_the_command(tmp_path: Path) -> None:
     found = server(tmp_path, {"command": "npx", "args": ["-y", "x"], "env": {"A": "b"}, "type": "stdio"})
     assert found.command == ("npx", "-y", "x")
     assert found.variables() == {"A": "b"}
@@ -40,7 +40,7 @@ def test_a_command_has_its_arguments_behind_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["url", "serverUrl", "httpUrl"])
-def test_a_url_goes_by_the_names_that_hosts_give_it(key: str, tmp_path: Path) -> None:
+def test_a_url_has_the_names_that_hosts_use(key: str, tmp_path: Path) -> None:
     headers = {"Authorization": f"Bearer {TOKEN}"}
     found = server(tmp_path, {key: "https://a.example/mcp", "headers": headers, "type": "http"})
     assert found.url == "https://a.example/mcp"
@@ -58,13 +58,13 @@ def test_a_url_goes_by_the_names_that_hosts_give_it(key: str, tmp_path: Path) ->
         ({}, None),
     ],
 )
-def test_a_url_of_the_older_transport_is_one_by_its_type(
+def test_the_type_of_a_url_selects_the_older_transport(
     said: dict[str, Any], transport: str | None, tmp_path: Path
 ) -> None:
     assert server(tmp_path, {"url": "https://a.example/sse", **said}).transport == transport
 
 
-def test_a_type_says_nothing_of_a_command(tmp_path: Path) -> None:
+def test_a_type_is_ignored_for_a_command(tmp_path: Path) -> None:
     assert server(tmp_path, {"command": "a", "type": "sse"}).transport is None
 
 
@@ -77,7 +77,7 @@ def test_an_entry_may_say_the_era_of_its_server(tmp_path: Path) -> None:
     assert "older" in str(fault)
 
 
-def test_what_stands_in_plain_is_taken_and_never_shown(tmp_path: Path) -> None:
+def test_plain_secrets_are_accepted_and_never_shown(tmp_path: Path) -> None:
     found = server(tmp_path, {"command": "a", "env": {"A": TOKEN}})
     assert found.variables() == {"A": TOKEN}
     assert TOKEN not in repr(found)
@@ -85,12 +85,12 @@ def test_what_stands_in_plain_is_taken_and_never_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("holder", ["mcpServers", "servers"])
-def test_comments_and_commas_too_many_are_passed_over(holder: str, tmp_path: Path) -> None:
+def test_comments_and_extra_commas_are_ignored(holder: str, tmp_path: Path) -> None:
     text = f'// a\n{{ "inputs": [1,], /* b */ "{holder}": {{ "a": {{ "command": "//x", }}, }}, }}\n'
     assert servers_in(tmp_path, text)["a"].command == ("//x",)
 
 
-def test_what_a_host_says_for_itself_is_passed_over(tmp_path: Path) -> None:
+def test_keys_for_the_host_itself_are_ignored(tmp_path: Path) -> None:
     found = server(
         tmp_path, {"command": "a", "autoApprove": ["x"], "timeout": 5, "disabled": False, "cwd": None}
     )
@@ -98,15 +98,15 @@ def test_what_a_host_says_for_itself_is_passed_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("off", ['"disabled": true', '"enabled": false'])
-def test_a_server_that_is_disabled_is_not_there(off: str, tmp_path: Path) -> None:
+def test_a_disabled_server_is_ignored(off: str, tmp_path: Path) -> None:
     assert servers_in(tmp_path, f'{{"mcpServers": {{"a": {{"command": "a", {off}}}}}}}') == {}
 
 
-def test_a_server_that_is_enabled_is_there(tmp_path: Path) -> None:
+def test_an_enabled_server_is_read(tmp_path: Path) -> None:
     assert list(servers_in(tmp_path, '{"mcpServers": {"a": {"command": "a", "enabled": true}}}')) == ["a"]
 
 
-def test_servers_named_in_another_script_are_there_each_under_a_name_that_stays(tmp_path: Path) -> None:
+def test_a_server_named_in_another_script_gets_a_stable_name(tmp_path: Path) -> None:
     text = json.dumps(
         {"mcpServers": {"文件": {"command": "a"}, "Погода": {"command": "b"}, "!": {"command": "c"}}}
     )
@@ -123,7 +123,7 @@ def test_servers_named_in_another_script_are_there_each_under_a_name_that_stays(
         ("a" * 60, "a" * 40),
     ],
 )
-def test_a_name_is_made_one_that_a_table_can_have(written: str, name: str, tmp_path: Path) -> None:
+def test_a_name_becomes_a_valid_table_name(written: str, name: str, tmp_path: Path) -> None:
     assert list(servers_in(tmp_path, json.dumps({"servers": {written: {"command": "a"}}}))) == [name]
 
 
@@ -160,7 +160,7 @@ def test_variables_come_from_the_environment(written: str, read: str, tmp_path: 
         ({"httpUrl": "https://a.example/?key=${A}"}, "url", "https://a.example/"),
     ],
 )
-def test_what_is_shown_of_a_server_has_its_variables_by_their_names(
+def test_a_server_is_shown_with_the_names_of_its_variables(
     entry: dict[str, Any], key: str, shown: object, tmp_path: Path
 ) -> None:
     (tmp_path / TOKEN).mkdir()
@@ -193,12 +193,12 @@ def test_a_word_of_a_command_that_may_be_a_secret_is_not_shown() -> None:
     assert "s3cret" not in repr(table)
 
 
-def test_a_number_of_many_digits_is_no_json_that_is_read(tmp_path: Path) -> None:
+def test_a_number_with_too_many_digits_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="a number has too many digits"):
         servers_in(tmp_path, '{"a": ' + "9" * 5000 + "}")
 
 
-def test_an_entry_that_no_face_wants_may_be_wrong(tmp_path: Path) -> None:
+def test_an_unused_entry_may_be_wrong(tmp_path: Path) -> None:
     (tmp_path / "mcp.json").write_text('{"mcpServers": {"a": {"command": "a"}, "b": {"url": "${input:x}"}}}')
     file = tmp_path / "bridge.toml"
     file.write_text('[import]\nmcp_json = "mcp.json"\n[tools_as_agent.x]\nfrom = ["a"]\n')
@@ -240,7 +240,7 @@ def test_a_file_is_read_as_json_reads_it_and_every_value_has_its_place(
 
 
 @given(st.text('{}[]":,/*\\ \n1tn', max_size=12))
-def test_what_is_no_json_is_refused_with_one_error(file: Path, text: str) -> None:
+def test_a_file_that_is_no_json_is_refused_with_one_error(file: Path, text: str) -> None:
     file.write_text(text, newline="")
     try:
         document = read_json(file, "the file")

@@ -158,7 +158,7 @@ def test_a_file_that_cannot_be_read_is_one_clear_message(
 
 
 @pytest.mark.parametrize("name", ["defualt", "", "..", "Default"])
-def test_a_name_that_is_none_is_answered_with_those_there_are(name: str) -> None:
+def test_an_unknown_profile_name_is_answered_with_the_known_names(name: str) -> None:
     with pytest.raises(UsageError, match=r"`default`.* \(or give the path of a \.toml file\)"):
         load_profile(name)
 
@@ -242,7 +242,7 @@ def test_what_a_profile_extends_is_named_by_a_text(tmp_path: Path) -> None:
         load_profile(write(tmp_path / "mine.toml", "extends = 1\n"))
 
 
-def test_a_fault_is_told_of_the_file_that_has_it(tmp_path: Path) -> None:
+def test_a_fault_names_the_file_that_has_it(tmp_path: Path) -> None:
     write(tmp_path / "base.toml", 'extends = "default"\n[run]\nqueue = "x"\n')
     mine = write(tmp_path / "mine.toml", 'extends = "./base.toml"\n[run]\nqueue = 8\n')
     with pytest.raises(ConfigError) as refused:

@@ -15,7 +15,7 @@ NEW = '{ sha256 = "new" }'
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("last", ["", "\n", "\n\n", "  # the end"])
-def test_a_table_is_added_behind_a_text_that_stays_as_it_is(end: str, last: str) -> None:
+def test_a_table_is_appended_and_the_text_before_it_stays(end: str, last: str) -> None:
     text = f'\ufeff# mine{end}[bridge]   # kept{end}port=8080{end}[principals.bob]{end}bearer = {{ env="B" }}{last}'
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\n", end)
     edited = with_table(text, ANN, ['group = "team"', f"bearer = {NEW}"])
@@ -66,13 +66,11 @@ def test_a_table_that_cannot_be_added_is_refused(text: str, words: str) -> None:
         ),
     ],
 )
-def test_a_token_is_added_beside_the_one_that_is_there_and_nothing_else_changes(
-    before: str, after: str
-) -> None:
+def test_a_second_token_is_added_and_nothing_else_changes(before: str, after: str) -> None:
     assert with_another(before, ANN, NEW) == after
 
 
-def test_the_older_of_two_tokens_is_taken_out_and_nothing_else_changes() -> None:
+def test_the_older_of_two_tokens_is_removed_and_nothing_else_changes() -> None:
     text = '[principals.ann] # Ann\ntokens = [\n  { env = "A" }, # old\n  { env = "B" }, # new\n]\n'
     assert without_the_first(text, ANN) == '[principals.ann] # Ann\ntokens = [\n  { env = "B" }, # new\n]\n'
 
@@ -92,6 +90,6 @@ def test_a_token_that_cannot_be_added_is_refused(text: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("tokens", ['[{ env = "A" }]', "[]"])
-def test_the_last_token_is_not_taken_out(tokens: str) -> None:
+def test_the_last_token_is_not_removed(tokens: str) -> None:
     with pytest.raises(UsageError, match="fewer than two tokens"):
         without_the_first(f"[principals.ann]\ntokens = {tokens}\n", ANN)

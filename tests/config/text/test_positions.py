@@ -183,7 +183,7 @@ def test_a_key_and_its_value_are_where_they_are_written(path: KeyPath, key: str 
     assert DOCUMENT[spot.value.start : spot.value.end] == value
 
 
-def test_what_is_absent_is_where_its_table_begins() -> None:
+def test_an_absent_key_is_placed_at_its_table() -> None:
     positions = locate("[a]\n[a.b]\nc = 1\n")
     assert place_of(positions, ("a", "b", "x", 0)) == Span(7, 8)
     assert place_of(positions, ("z",)) is None

@@ -28,12 +28,12 @@ def _secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("reference", ["env:TOKEN", "file:token"])
-def test_a_secret_is_read_where_its_reference_says(reference: str) -> None:
+def test_a_secret_is_read_from_its_reference(reference: str) -> None:
     assert secret_from(reference) == SECRET
 
 
 @pytest.mark.parametrize("text", ["plain", "https://example.com", "", "ENV:TOKEN", "environment:TOKEN"])
-def test_a_text_that_is_no_reference_is_none(text: str) -> None:
+def test_a_text_that_is_no_reference_gives_none(text: str) -> None:
     assert secret_from(text) is None
 
 
@@ -103,7 +103,7 @@ def test_a_secret_header_in_plain_is_refused_without_repeating_it(name: str) -> 
         "X=env:GONE",
     ],
 )
-def test_what_is_no_header_is_refused(text: str) -> None:
+def test_a_text_that_is_no_header_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         header_from(text)
 
@@ -117,7 +117,7 @@ def test_what_is_no_header_is_refused(text: str) -> None:
         ("alice=bearer:env:TOKEN", "alice", {"env": "TOKEN"}),
     ],
 )
-def test_who_may_call_is_a_principal_and_where_its_token_is(
+def test_auth_names_a_principal_and_the_reference_of_its_token(
     text: str, principal: str, reference: dict[str, str]
 ) -> None:
     absolute = {key: os.path.abspath(place) if key == "file" else place for key, place in reference.items()}
@@ -137,7 +137,7 @@ def test_who_may_call_is_a_principal_and_where_its_token_is(
         f"bearer:{SECRET}",
     ],
 )
-def test_what_is_no_credential_is_refused_without_repeating_it(text: str) -> None:
+def test_a_text_that_is_no_credential_is_refused_without_repeating_it(text: str) -> None:
     with pytest.raises(UsageError, match="--auth takes") as refused:
         principal_in(text)
     assert SECRET not in str(refused.value)

@@ -10,7 +10,7 @@ from bridge.http.request_checks import RefusedError, site_of
 from bridge.identity.callers.attempts import Attempts
 
 
-def test_as_many_as_may_be_pass_and_the_next_one_waits_until_the_first_is_forgotten() -> None:
+def test_the_limit_of_attempts_passes_and_the_next_waits_until_the_first_is_forgotten() -> None:
     attempts = Attempts("Wait", most=2, seconds=60)
     for now in (0.0, 10.0):
         attempts.require("ann", now)
@@ -56,7 +56,7 @@ def test_attempts_that_have_not_failed_are_forgotten() -> None:
     assert seconds_to_wait(attempts, "a", 100.0) == 0
 
 
-def test_who_tried_longest_ago_is_forgotten_first() -> None:
+def test_the_key_with_the_oldest_attempt_is_forgotten_first() -> None:
     attempts = Attempts("Wait", most=1)
     for number in range(1024):
         attempts.note(str(number), 0.0)
@@ -77,5 +77,5 @@ def test_who_tried_longest_ago_is_forgotten_first() -> None:
         ("", ""),
     ],
 )
-def test_an_address_of_ipv6_counts_for_its_site(address: str, site: str) -> None:
+def test_ipv6_addresses_of_one_site_count_together(address: str, site: str) -> None:
     assert site_of(address) == site

@@ -101,7 +101,7 @@ def active(**more: Any) -> dict[str, Any]:
     return {name: value for name, value in {**good, **more}.items() if value is not None}
 
 
-async def test_an_active_token_stands_for_its_subject_and_is_asked_about_once() -> None:
+async def test_an_active_token_identifies_its_subject_and_is_introspected_once() -> None:
     async with asked() as there:
         there.tokens["opaque"] = active(scope="read")
         async with anyio.create_task_group() as tasks:
@@ -155,13 +155,13 @@ async def test_a_token_counts_from_the_moment_that_the_issuer_says_within_the_le
         assert (await there.lets_in("opaque")).name == "corp:alice"
 
 
-async def test_clients_are_principals_where_the_table_says_so() -> None:
+async def test_clients_are_principals_if_the_configuration_says_so() -> None:
     async with asked(principal_claim="client_id") as there:
         there.tokens["of-a-client"] = active(sub=None, client_id="reports")
         assert (await there.lets_in("of-a-client")).name == "corp:reports"
 
 
-async def test_an_answer_counts_for_so_long_and_no_longer() -> None:
+async def test_an_answer_expires() -> None:
     async with asked(LIMITS.having(introspection_seconds=0)) as there:
         there.tokens["opaque"] = active(iss=None, exp=None)
         assert (await there.lets_in("opaque")).expires_at is None
@@ -169,7 +169,7 @@ async def test_an_answer_counts_for_so_long_and_no_longer() -> None:
         assert "is not active" in str(await there.refuses("opaque"))
 
 
-async def test_a_token_that_was_active_waits_behind_no_unknown_one() -> None:
+async def test_a_token_that_was_active_waits_for_no_unknown_token() -> None:
     async with asked(LIMITS.having(introspection_seconds=0, fetch_seconds=PATIENCE_SECONDS)) as there:
         there.tokens["opaque"] = active()
         alice = await there.lets_in("opaque")
@@ -186,7 +186,7 @@ async def test_a_token_that_was_active_waits_behind_no_unknown_one() -> None:
         assert there.questions == ["opaque", *unknown[:8], "opaque"]
 
 
-async def test_secrets_of_the_file_and_json_web_tokens_are_not_asked_about() -> None:
+async def test_secrets_of_the_file_and_json_web_tokens_are_not_introspected() -> None:
     async with asked() as there:
         assert await there.lets_in("carols-token") == Principal("carol")
         assert (await there.lets_in(there.issuer.token("api://desk"))).name == "corp:alice"
@@ -234,7 +234,7 @@ async def test_while_the_issuer_cannot_be_asked_a_token_is_503(
 @pytest.mark.parametrize(
     "place", ["https://[bad", "https://h:99999/x", "https://h:port/x", "https://h/\n", "https:"]
 )
-async def test_a_place_in_metadata_that_is_no_url_is_as_if_the_issuer_could_not_be_asked(
+async def test_an_invalid_url_in_metadata_counts_as_an_issuer_that_cannot_be_asked(
     place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with asked(introspection_endpoint=place) as there:
@@ -245,7 +245,7 @@ async def test_a_place_in_metadata_that_is_no_url_is_as_if_the_issuer_could_not_
 
 
 @pytest.mark.parametrize("metadata", [{"jwks_uri": None}, {"jwks_uri": f"{LOGIN}/gone"}])
-async def test_an_issuer_without_keys_is_asked_all_the_same(
+async def test_an_issuer_without_keys_is_introspected(
     metadata: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with asked(**metadata) as there:
@@ -259,7 +259,7 @@ async def test_an_issuer_without_keys_is_asked_all_the_same(
             await there.lets_in(there.issuer.token("api://desk"))
 
 
-async def test_where_to_ask_may_stand_in_the_file() -> None:
+async def test_the_introspection_url_may_be_configured() -> None:
     place = IssuerPlace(LOGIN, f"{LOGIN}/jwks", f"{LOGIN}/introspect")
     async with asked(place=place) as there:
         there.tokens["opaque"] = active()

@@ -43,7 +43,7 @@ async def source_of(
         yield KeySource("corp", IssuerPlace(issuer.url, **place), http, limits, names or Names())
 
 
-async def test_what_the_operator_wrote_may_be_private() -> None:
+async def test_a_configured_url_may_be_private() -> None:
     issuer = TokenIssuer("")
     async with listening(issuer) as issuer.url, source_of(issuer) as source:
         assert [key.key_id for key in await source.keys()] == ["one"]
@@ -106,7 +106,7 @@ async def test_a_name_of_the_operator_that_was_public_does_not_become_private(
         assert issuer.asked == []
 
 
-async def test_keys_that_drip_in_are_given_up(caplog: pytest.LogCaptureFixture) -> None:
+async def test_keys_that_arrive_too_slowly_are_given_up(caplog: pytest.LogCaptureFixture) -> None:
     async def dripping(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         while True:

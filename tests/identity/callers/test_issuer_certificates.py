@@ -31,7 +31,7 @@ from tests.support.running import listening
 pytestmark = pytest.mark.outside
 
 
-async def test_a_certificate_proves_the_client_where_there_is_no_secret(tmp_path: Path) -> None:
+async def test_a_certificate_authenticates_a_client_without_a_secret(tmp_path: Path) -> None:
     company, server = Company.at(tmp_path), AuthorizationServer()
     with anyio.fail_after(30):
         async with server.serve(company.serving("required")) as issuer:
@@ -41,7 +41,7 @@ async def test_a_certificate_proves_the_client_where_there_is_no_secret(tmp_path
     assert server.asked == [TokenRequest(form, None)]
 
 
-async def test_the_endpoint_for_clients_with_a_certificate_is_asked_by_them_alone(tmp_path: Path) -> None:
+async def test_only_clients_with_a_certificate_use_the_mtls_alias(tmp_path: Path) -> None:
     company, server = Company.at(tmp_path), AuthorizationServer()
     with anyio.fail_after(30):
         async with server.serve(company.serving("optional")) as issuer:
@@ -55,7 +55,7 @@ async def test_the_endpoint_for_clients_with_a_certificate_is_asked_by_them_alon
     assert server.paths == [METADATA, "/token", METADATA, "/none"]
 
 
-async def test_a_login_shows_the_issuer_a_certificate_of_its_own(tmp_path: Path) -> None:
+async def test_a_login_sends_the_issuer_its_own_client_certificate(tmp_path: Path) -> None:
     company, server, issuer = Company.at(tmp_path), LoginServer(), LoginServer()
     with anyio.fail_after(30):
         async with issuer.serve(company.serving("required")), server.serve() as url:
@@ -67,7 +67,7 @@ async def test_a_login_shows_the_issuer_a_certificate_of_its_own(tmp_path: Path)
     assert (made.issuer, made.access_token) == (issuer.issuer, "access-2")
 
 
-async def test_a_login_is_made_renewed_and_revoked_where_the_issuer_wants_certificates(
+async def test_a_login_is_made_renewed_and_revoked_at_an_issuer_that_requires_certificates(
     tmp_path: Path,
 ) -> None:
     """The issuer asks nobody for a certificate but at the aliases, and has nothing at the endpoints for all."""
@@ -113,7 +113,7 @@ async def test_a_login_is_made_renewed_and_revoked_where_the_issuer_wants_certif
     assert [form["token"] for form in issuer.given_back] == ["refresh-3", "access-3"]
 
 
-async def test_a_login_is_not_led_to_a_private_alias_nor_to_one_that_is_not_shown_the_certificate(
+async def test_a_login_uses_no_private_alias_and_no_alias_that_gets_no_certificate(
     tmp_path: Path,
 ) -> None:
     company, server = Company.at(tmp_path), LoginServer()
@@ -154,7 +154,7 @@ from = ["desk"]
 """
 
 
-def test_a_file_says_which_certificate_an_issuer_is_shown_and_check_what_is_wrong_with_it(
+def test_a_file_configures_the_certificate_for_an_issuer_and_check_reports_its_faults(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "bridge.toml"
@@ -179,9 +179,7 @@ def test_a_file_says_which_certificate_an_issuer_is_shown_and_check_what_is_wron
         ('grant = "authorization_code", issuer = "http://127.0.0.1", tls = { ca = "a" }', "without TLS"),
     ],
 )
-def test_a_certificate_that_no_issuer_would_be_shown_is_refused(
-    keys: str, words: str, tmp_path: Path
-) -> None:
+def test_a_certificate_that_is_sent_to_no_issuer_is_refused(keys: str, words: str, tmp_path: Path) -> None:
     file, more = tmp_path / "bridge.toml", "" if "authorization" in keys else ', issuer = "https://a.example"'
     file.write_text(f"""
 [tool_servers.crm]

@@ -220,7 +220,7 @@ async def test_a_key_that_is_too_short_signs_nothing() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a", "a.b", "a.b.c.d.e", "." * 2, "\u00e9.\u00e9.\u00e9"])
-async def test_what_is_no_token_is_not_known_and_asks_the_issuer_nothing(text: str) -> None:
+async def test_a_value_that_is_no_token_is_unknown_and_causes_no_fetch(text: str) -> None:
     async with door() as one:
         assert "is not known" in str(await one.refuses(text)) or not text
         assert "cannot be read" in str(
@@ -275,7 +275,7 @@ async def test_the_scopes_of_a_token_say_whether_its_holder_is_an_operator() -> 
 
 
 @pytest.mark.proves("oauth-jwt")
-async def test_another_claim_may_tell_principals_apart() -> None:
+async def test_another_claim_may_identify_principals() -> None:
     async with door(principal_claim="email") as one:
         token = one.issuer.token("api://desk", email="alice@example.com")
         assert (await one.lets_in(token)).name == "corp:alice@example.com"
@@ -283,7 +283,7 @@ async def test_another_claim_may_tell_principals_apart() -> None:
 
 
 @pytest.mark.proves("web-auth")
-async def test_tokens_of_an_issuer_stand_beside_secrets_of_the_file() -> None:
+async def test_tokens_of_an_issuer_work_beside_configured_secrets() -> None:
     async with door() as one:
         carol = Principal("carol")
         both = Access([*verifiers_of([Credential(carol, "carols-token")]), *one.access._verifiers])
@@ -332,7 +332,7 @@ async def test_a_new_key_of_the_issuer_is_found() -> None:
 
 @pytest.mark.proves("oauth-keys")
 @pytest.mark.parametrize("name", [None, "current"])
-async def test_a_new_key_without_a_name_or_with_the_one_of_the_old_key_is_found(name: str | None) -> None:
+async def test_a_new_key_without_an_id_or_with_the_id_of_the_old_key_is_found(name: str | None) -> None:
     """A set of one key need not name it (RFC 7517 section 4.5)."""
     named = {} if name is None else {"kid": name}
 
@@ -352,7 +352,7 @@ async def test_a_new_key_without_a_name_or_with_the_one_of_the_old_key_is_found(
 
 
 @pytest.mark.proves("oauth-keys")
-async def test_a_key_without_a_name_may_have_signed_a_token_that_names_one() -> None:
+async def test_a_key_without_an_id_may_have_signed_a_token_that_names_a_key_id() -> None:
     """Whether it has, the signature says."""
     nameless = {field: value for field, value in jwk("one").items() if field != "kid"}
     async with door(TokenIssuer(LOGIN, [nameless, jwk("two")])) as one:
@@ -433,7 +433,7 @@ async def page(scope: Any, receive: Any, send: Any) -> None:
 
 @pytest.mark.proves("oauth-keys")
 @pytest.mark.parametrize("other", [page, elsewhere, gone])
-async def test_metadata_is_found_behind_a_place_where_the_site_has_something_else(other: Any) -> None:
+async def test_metadata_is_found_after_a_url_with_another_document(other: Any) -> None:
     async with door(TokenIssuer(LOGIN, answers={OAUTH: other})) as one:
         assert await one.lets_in(one.issuer.token("api://desk")) == Principal("corp:alice")
         assert one.issuer.asked == [OAUTH, OPENID, "/jwks"]
@@ -453,7 +453,7 @@ BAD_ISSUERS = {
 
 @pytest.mark.proves("oauth-keys", "oauth-bad-input")
 @pytest.mark.parametrize("case", BAD_ISSUERS)
-async def test_while_there_never_was_a_key_set_a_token_cannot_be_judged(
+async def test_before_the_first_key_set_a_token_cannot_be_judged(
     case: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     answers, said = BAD_ISSUERS[case]
@@ -488,7 +488,7 @@ async def test_while_there_never_was_a_key_set_a_token_cannot_be_judged(
         ({"jwks_uri": "https://[/jwks"}, "Invalid IPv6 URL"),
     ],
 )
-async def test_metadata_that_is_not_of_the_issuer_or_leads_astray_is_refused(
+async def test_metadata_of_another_issuer_or_with_unsafe_urls_is_refused(
     metadata: dict[str, Any], said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with door(TokenIssuer(LOGIN, metadata=metadata)) as one:
@@ -533,7 +533,7 @@ async def test_a_caller_that_leaves_does_not_keep_others_from_the_keys() -> None
 
 
 @pytest.mark.proves("oauth-keys", "oauth-bad-input")
-async def test_while_keys_are_awaited_others_are_let_in() -> None:
+async def test_other_callers_are_accepted_while_keys_are_fetched() -> None:
     async with door(limits=LIMITS.having(fetch_seconds=30)) as one:
         release, asked = anyio.Event(), anyio.Event()
 
@@ -564,7 +564,7 @@ async def test_while_keys_are_awaited_others_are_let_in() -> None:
         assert found == [carol, Principal("corp:alice")]
 
 
-async def test_the_places_of_metadata_follow_both_specifications() -> None:
+async def test_the_urls_of_metadata_follow_both_specifications() -> None:
     assert metadata_urls("https://a.example") == (f"https://a.example{OAUTH}", f"https://a.example{OPENID}")
     assert metadata_urls("https://a.example/t/1/") == (
         f"https://a.example{OAUTH}/t/1",
@@ -573,7 +573,7 @@ async def test_the_places_of_metadata_follow_both_specifications() -> None:
     )
 
 
-async def test_keys_at_a_url_of_the_operator_need_no_metadata() -> None:
+async def test_keys_at_a_configured_url_need_no_metadata() -> None:
     place = IssuerPlace(LOGIN, f"{LOGIN}/jwks")
     async with door(place=place) as one:
         assert await one.lets_in(one.issuer.token("api://desk")) == Principal("corp:alice")

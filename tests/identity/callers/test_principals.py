@@ -30,7 +30,7 @@ USES: list[tuple[tuple[str, ...], str, str, bool]] = [
 
 @pytest.mark.proves("web-skills")
 @pytest.mark.parametrize(("globs", "face", "skill", "may"), USES)
-def test_a_principal_may_use_what_a_glob_names_in_that_face(
+def test_a_principal_may_use_what_a_glob_names_at_that_endpoint(
     globs: tuple[str, ...], face: str, skill: str, may: bool
 ) -> None:
     assert may_use(Principal("eve", skills=globs), face, skill) is may

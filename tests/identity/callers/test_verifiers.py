@@ -114,7 +114,9 @@ async def test_each_secret_stands_for_its_principal_in_its_own_header(
         ({"x-api-key": "key-a", "authorization": "Bearer token-b"}, "not known"),
     ],
 )
-async def test_a_request_is_let_in_only_by_secrets_that_agree(headers: dict[str, str], said: str) -> None:
+async def test_a_request_is_accepted_only_if_all_its_secrets_agree(
+    headers: dict[str, str], said: str
+) -> None:
     with pytest.raises(RefusedError, match=said) as refused:
         await KEYS.principal_of(Headers(headers))
     is_wrong = (
@@ -127,7 +129,7 @@ async def test_a_request_is_let_in_only_by_secrets_that_agree(headers: dict[str,
 
 
 @pytest.mark.proves("web-auth")
-async def test_a_header_of_a_scheme_that_is_not_accepted_is_passed_over() -> None:
+async def test_a_header_of_a_scheme_that_is_not_accepted_is_ignored() -> None:
     keys = Access(verifiers_of([Credential(ALICE, "key", Scheme.API_KEY)]))
     assert await keys.principal_of({"x-api-key": "key", "authorization": "Basic for-a-proxy"}) == ALICE
     assert await ACCESS.principal_of({"x-api-key": "other", "authorization": "Bearer token-a"}) == ALICE
@@ -137,7 +139,7 @@ async def test_a_header_of_a_scheme_that_is_not_accepted_is_passed_over() -> Non
 
 
 @pytest.mark.proves("web-auth")
-async def test_whoever_is_let_in_can_be_changed_while_it_is_used() -> None:
+async def test_the_accepted_callers_can_change_while_access_is_in_use() -> None:
     access = Access(verifiers_of([Credential(ALICE, "one")]))
     access.update(verifiers_of([Credential(BOB, "two", Scheme.API_KEY)]))
     assert access.schemes == (Scheme.API_KEY,)
@@ -156,12 +158,12 @@ async def test_a_secret_of_two_principals_is_refused_and_changes_nothing() -> No
     assert Access(verifiers_of([Credential(BOB, "two"), Credential(BOB, "two")])).needs_token
 
 
-def test_an_empty_secret_cannot_be_made() -> None:
+def test_an_empty_secret_is_refused() -> None:
     with pytest.raises(ValueError, match="everyone"):
         Credential(ALICE, "")
 
 
-def test_a_token_does_not_stand_in_a_repr() -> None:
+def test_a_repr_shows_no_token() -> None:
     assert "token-a" not in repr(Credential(ALICE, "token-a"))
 
 
@@ -193,7 +195,7 @@ class Signatures:
 
 
 @pytest.mark.proves("web-auth")
-async def test_a_verifier_that_waits_stands_beside_those_that_know_secrets() -> None:
+async def test_a_verifier_that_waits_works_beside_verifiers_of_secrets() -> None:
     signatures = Signatures()
     access = Access([signatures, *verifiers_of([Credential(ALICE, "token-a"), Credential(BOB, "one.two")])])
     assert await access.principal_of({"authorization": "Bearer token-a"}) == ALICE
@@ -219,7 +221,7 @@ async def test_a_verifier_that_waits_stands_beside_those_that_know_secrets() -> 
 
 
 @pytest.mark.proves("web-auth")
-async def test_what_two_verifiers_know_has_to_be_of_one_principal() -> None:
+async def test_two_accepted_credentials_must_belong_to_one_principal() -> None:
     signatures = Signatures()
     signatures.has_keys.set()
     keys = verifiers_of([Credential(ALICE, "key", Scheme.API_KEY)])
@@ -234,7 +236,7 @@ async def test_what_two_verifiers_know_has_to_be_of_one_principal() -> None:
 
 
 @pytest.mark.proves("web-auth")
-async def test_who_is_taken_away_while_a_verifier_waits_is_not_let_in() -> None:
+async def test_a_principal_removed_while_a_verifier_waits_is_refused() -> None:
     signatures = Signatures()
     access = Access([signatures])
 

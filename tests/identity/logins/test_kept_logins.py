@@ -70,7 +70,7 @@ async def test_a_login_that_was_removed_is_gone(keeper: LoginKeeper) -> None:
     assert await keeper.all() == KeptLogins([])
 
 
-async def test_a_login_is_held_by_one_at_a_time_and_read_again(keeper: LoginKeeper) -> None:
+async def test_a_login_is_locked_by_one_holder_at_a_time_and_read_again(keeper: LoginKeeper) -> None:
     await put(keeper, KEY, replace(LOGIN, got_at=0.0))
     inside = most = 0
 
@@ -93,7 +93,7 @@ async def test_a_login_is_held_by_one_at_a_time_and_read_again(keeper: LoginKeep
     assert (most, found and found.got_at) == (1, 8.0)
 
 
-async def test_what_was_written_stays_though_its_holder_ends_with_an_error(keeper: LoginKeeper) -> None:
+async def test_a_written_login_stays_even_if_its_holder_fails(keeper: LoginKeeper) -> None:
     async def write_and_fail() -> None:
         async with keeper.held(KEY) as held:
             await held.write(LOGIN)
@@ -138,7 +138,7 @@ async def test_a_login_moves_to_a_new_key_when_it_is_written(tmp_path: Path) -> 
     assert await LoginFiles(tmp_path, KEYS[:1]).all() == KeptLogins([(KEY, LOGIN)])
 
 
-async def test_whoever_logs_in_again_writes_over_what_does_not_open(tmp_path: Path) -> None:
+async def test_a_new_login_overwrites_a_login_that_cannot_be_opened(tmp_path: Path) -> None:
     files = LoginFiles(tmp_path, KEYS)
     await put(files, KEY, LOGIN)
     (file,) = (tmp_path / "logins").glob("*.login")
@@ -149,7 +149,7 @@ async def test_whoever_logs_in_again_writes_over_what_does_not_open(tmp_path: Pa
     assert await files.find(KEY) == LOGIN
 
 
-async def test_files_of_logins_are_their_owners_alone_and_hold_no_token_in_plain(tmp_path: Path) -> None:
+async def test_only_the_owner_can_read_login_files_and_they_hold_no_plain_token(tmp_path: Path) -> None:
     await put(LoginFiles(tmp_path), KEY, LOGIN)
     (file,) = (tmp_path / "logins").glob("*.login")
     assert file.name.startswith(f"{login_id(KEY)}-")
@@ -189,7 +189,7 @@ def test_a_peer_is_its_url_without_user_and_fragment() -> None:
     assert LoginKey("https://tools.example/mcp?key=1").shown == "https://tools.example/mcp"
 
 
-def test_a_login_is_kept_without_what_it_does_not_say_so_that_an_older_release_opens_it() -> None:
+def test_a_stored_login_omits_defaults_so_that_an_older_release_can_open_it() -> None:
     records = LoginRecords([b"x" * 32])
     sealed = records.sealed("row", KEY, LOGIN)
     said = json.loads(RecordSeal([b"x" * 32], "login").open(sealed, b"row"))["login"]

@@ -99,14 +99,14 @@ async def asked(folder: Path) -> AsyncIterator[Asked]:
             yield Asked(server, place, target)
 
 
-async def test_a_request_that_is_refused_leaves_once_as_long_as_nobody_has_logged_in(tmp_path: Path) -> None:
+async def test_a_refused_request_is_sent_once_while_nobody_has_logged_in(tmp_path: Path) -> None:
     async with asked(tmp_path) as there:
         assert [await there.post() for _ in range(2)] == [401, 401]
         assert there.target.how_to_log_in == f"Run `mcp-a2a login {there.server.url}`"
     assert (there.sent, there.place.looks) == ([None, None], 2)
 
 
-async def test_the_request_that_is_refused_is_sent_again_with_the_login_that_was_made_meanwhile(
+async def test_a_refused_request_is_sent_again_with_a_login_made_meanwhile(
     tmp_path: Path,
 ) -> None:
     async with asked(tmp_path) as there:
@@ -126,7 +126,7 @@ async def test_nothing_is_looked_for_at_a_server_that_refuses_nothing(tmp_path: 
     assert there.place.looks == 0
 
 
-async def test_a_login_that_was_found_is_renewed_and_one_that_is_lost_is_needed(tmp_path: Path) -> None:
+async def test_a_found_login_is_renewed_and_a_lost_login_is_needed_again(tmp_path: Path) -> None:
     async with asked(tmp_path) as there:
         await there.place.log_in(there.server, expires_at=60.0)
         assert await there.post() == 200
@@ -137,14 +137,14 @@ async def test_a_login_that_was_found_is_renewed_and_one_that_is_lost_is_needed(
             await there.post()
 
 
-async def test_a_place_of_logins_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+async def test_a_place_of_logins_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     async with asked(tmp_path) as there:
         there.place.fault = "the key is gone"
         with pytest.raises(TokenError, match=r"the login at http\S+ cannot be read: the key is gone"):
             await there.post()
 
 
-async def test_without_a_login_its_token_is_the_command(tmp_path: Path) -> None:
+async def test_without_a_login_the_error_names_the_command(tmp_path: Path) -> None:
     async with asked(tmp_path) as there:
         login = LaterLogin(there.place, 20)
         with pytest.raises(LoginNeededError, match=r"nobody has logged in\. Run `mcp-a2a login http\S+/mcp`"):
@@ -186,7 +186,7 @@ async def exposed(folder: Path, **options: Any) -> AsyncIterator[Exposed]:
                 yield Exposed(issuer, agent, place, bridge)
 
 
-async def test_the_next_call_of_an_agent_that_refused_one_uses_the_login(tmp_path: Path) -> None:
+async def test_the_call_after_an_agents_refusal_uses_the_login(tmp_path: Path) -> None:
     async with exposed(tmp_path) as there:
         failed, words = await called(there.bridge)
         assert failed
@@ -221,7 +221,7 @@ async def test_an_agent_that_cannot_be_called_without_a_login_comes_up_by_itself
     assert set(there.agent.shown) == {"Bearer access-1"}
 
 
-async def test_an_agent_at_another_origin_than_its_card_is_called_and_never_shown_the_login(
+async def test_an_agent_at_another_origin_than_its_card_never_gets_the_login(
     tmp_path: Path,
 ) -> None:
     issuer = LoginServer()

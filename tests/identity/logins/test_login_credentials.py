@@ -76,7 +76,7 @@ async def refusal(login_config: LoginConfig, server: LoginServer) -> str:
     return words.replace(server.issuer, "ISSUER")
 
 
-async def test_a_login_is_sent_as_it_is_while_it_is_fresh(tmp_path: Path) -> None:
+async def test_a_fresh_login_is_used_without_a_refresh(tmp_path: Path) -> None:
     server = LoginServer()
     async with logged_in(server, LoginFiles(tmp_path)) as login_config:
         shown = await bearer_credentials(LoginToken(login_config, 30), {"X-Team": "desk"})()
@@ -84,7 +84,7 @@ async def test_a_login_is_sent_as_it_is_while_it_is_fresh(tmp_path: Path) -> Non
     assert server.asked == []
 
 
-async def test_a_login_that_has_expired_is_renewed_and_the_answer_is_kept_for_the_next_start(
+async def test_a_login_that_has_expired_is_renewed_and_the_answer_is_stored(
     tmp_path: Path,
 ) -> None:
     server, files = LoginServer(), LoginFiles(tmp_path)
@@ -112,7 +112,7 @@ async def test_a_login_that_has_expired_is_renewed_and_the_answer_is_kept_for_th
         ("https://other.example", "bridge", "Basic YnJpZGdlOm9sZA=="),
     ],
 )
-async def test_a_secret_that_was_replaced_in_the_file_is_sent_for_its_client_at_its_issuer_alone(
+async def test_a_replaced_secret_is_used_only_for_its_client_at_its_issuer(
     issuer: str | None, client_id: str, sent: str, tmp_path: Path
 ) -> None:
     server, changes = LoginServer(), {**EXPIRED, "client_auth": "basic", "client_secret": "old"}
@@ -193,7 +193,7 @@ async def test_without_a_login_a_person_is_told_the_command(tmp_path: Path) -> N
             assert (await refusal(unnamed, server)).endswith("Run `mcp-a2a login ISSUER/mcp`")
 
 
-async def test_a_login_without_a_refresh_token_is_needed_again_once_it_expires(tmp_path: Path) -> None:
+async def test_a_login_without_a_refresh_token_is_needed_again_after_it_expires(tmp_path: Path) -> None:
     server = LoginServer(has_refresh=False)
     async with logged_in(server, LoginFiles(tmp_path), **EXPIRED) as login_config:
         assert await refusal(login_config, server) == (
@@ -214,7 +214,7 @@ async def test_a_login_whose_refresh_token_was_revoked_is_not_tried_again(tmp_pa
     assert len(server.asked) == 1
 
 
-async def test_a_login_of_another_issuer_than_the_file_names_is_not_sent(tmp_path: Path) -> None:
+async def test_a_login_of_an_issuer_that_is_not_configured_is_not_sent(tmp_path: Path) -> None:
     server = LoginServer()
     async with logged_in(server, LoginFiles(tmp_path), {"issuer": "https://login.example"}) as login_config:
         assert await refusal(login_config, server) == (
@@ -223,7 +223,7 @@ async def test_a_login_of_another_issuer_than_the_file_names_is_not_sent(tmp_pat
         )
 
 
-async def test_a_login_that_was_declined_is_said_to_be_so_and_not_to_be_of_another_issuer(
+async def test_a_declined_login_is_reported_as_declined_not_as_of_another_issuer(
     tmp_path: Path,
 ) -> None:
     server = LoginServer()
@@ -233,7 +233,7 @@ async def test_a_login_that_was_declined_is_said_to_be_so_and_not_to_be_of_anoth
     assert "the person declined to log in. Send a message" in why
 
 
-async def test_a_crash_between_a_refresh_and_its_answer_is_said(
+async def test_a_crash_between_a_refresh_and_its_answer_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = LoginServer(revoked=True)
@@ -267,7 +267,7 @@ async def test_an_answer_that_breaks_off_leaves_a_note_and_an_error_of_the_serve
         assert (await source_of(login_config)()).headers == {"Authorization": "Bearer access-2"}
 
 
-async def test_an_answer_that_does_not_say_the_type_of_its_token_renews_a_login(tmp_path: Path) -> None:
+async def test_an_answer_without_a_token_type_renews_a_login(tmp_path: Path) -> None:
     server, files = LoginServer(), LoginFiles(tmp_path)
     answer = {"access_token": "access-9", "refresh_token": "refresh-9", "expires_in": "3600"}
     server.token = lambda: JSONResponse(answer)
@@ -278,7 +278,7 @@ async def test_an_answer_that_does_not_say_the_type_of_its_token_renews_a_login(
     assert (kept.refresh_token, kept.expires_at) == ("refresh-9", kept.got_at + 3600)
 
 
-async def test_a_refresh_token_is_kept_that_comes_without_an_access_token_that_can_be_sent(
+async def test_a_new_refresh_token_is_stored_even_if_the_access_token_is_unusable(
     tmp_path: Path,
 ) -> None:
     server, files = LoginServer(), LoginFiles(tmp_path)
@@ -301,7 +301,7 @@ async def test_a_refresh_token_is_kept_that_comes_without_an_access_token_that_c
     assert [form["refresh_token"] for form in server.asked] == ["refresh-1", "refresh-8", "refresh-9"]
 
 
-async def test_an_issuer_that_is_down_costs_no_login(tmp_path: Path) -> None:
+async def test_an_issuer_that_is_down_loses_no_login(tmp_path: Path) -> None:
     server, files = LoginServer(), LoginFiles(tmp_path)
     async with logged_in(server, files, **EXPIRED) as login_config:
         with socket.socket() as closed:
@@ -317,7 +317,9 @@ async def test_an_issuer_that_is_down_costs_no_login(tmp_path: Path) -> None:
         assert await files.find(login_config.key) == away
 
 
-async def test_a_refresh_token_is_not_sent_to_a_private_address_that_nobody_wrote(tmp_path: Path) -> None:
+async def test_a_refresh_token_is_not_sent_to_a_private_address_that_is_not_configured(
+    tmp_path: Path,
+) -> None:
     server, files = LoginServer(), LoginFiles(tmp_path)
     elsewhere = {"token_url": "https://169.254.169.254/token"}
     async with logged_in(server, files, **EXPIRED, **elsewhere) as login_config:
@@ -325,7 +327,7 @@ async def test_a_refresh_token_is_not_sent_to_a_private_address_that_nobody_wrot
             await source_of(login_config)()
 
 
-async def test_a_caller_that_leaves_during_a_refresh_leaves_the_answer_written(tmp_path: Path) -> None:
+async def test_the_answer_to_a_refresh_is_written_even_if_its_caller_leaves(tmp_path: Path) -> None:
     server, files = LoginServer(), LoginFiles(tmp_path)
     async with logged_in(server, files, **EXPIRED) as login_config, anyio.create_task_group() as tasks:
 
@@ -363,7 +365,7 @@ async def called(
         )
 
 
-async def test_a_call_that_takes_more_scopes_says_so_and_the_next_login_asks_for_the_union(
+async def test_a_call_that_needs_more_scopes_fails_and_the_next_login_requests_the_union(
     tmp_path: Path,
 ) -> None:
     server = LoginServer(needs="write")
@@ -386,7 +388,7 @@ async def test_a_call_that_takes_more_scopes_says_so_and_the_next_login_asks_for
     assert [form["grant_type"] for form in server.asked] == ["authorization_code"]  # and no refresh
 
 
-async def test_a_second_step_to_more_scopes_keeps_those_of_the_first(tmp_path: Path) -> None:
+async def test_a_second_step_to_more_scopes_keeps_the_scopes_of_the_first(tmp_path: Path) -> None:
     server = LoginServer()
     async with logged_in(
         server, LoginFiles(tmp_path), {"scopes": ("read",)}, scopes=("read",)
@@ -401,7 +403,7 @@ async def test_a_second_step_to_more_scopes_keeps_those_of_the_first(tmp_path: P
     assert made.scopes == ("read", "delete", "write")
 
 
-async def test_a_scope_that_the_issuer_does_not_give_is_not_asked_for_in_a_loop(tmp_path: Path) -> None:
+async def test_a_scope_that_the_issuer_does_not_give_is_not_requested_in_a_loop(tmp_path: Path) -> None:
     server = LoginServer(needs="write", grants=frozenset({"read"}))
     async with logged_in(server, LoginFiles(tmp_path), scopes=("read", "write")) as login_config:
         answer = await called(login_config, source_of(login_config))
@@ -412,7 +414,7 @@ async def test_a_scope_that_the_issuer_does_not_give_is_not_asked_for_in_a_loop(
     assert (server.asked, server.authorizations) == ([], [])
 
 
-async def test_the_scopes_of_a_login_are_not_asked_for_at_another_issuer(tmp_path: Path) -> None:
+async def test_the_scopes_of_a_login_are_not_requested_at_another_issuer(tmp_path: Path) -> None:
     server = LoginServer()
     async with logged_in(server, LoginFiles(tmp_path), scopes=("read",)) as login_config:
         async with login_config.keeper.held(login_config.key) as held:
@@ -433,7 +435,7 @@ async def test_the_scopes_of_a_login_are_not_asked_for_at_another_issuer(tmp_pat
     assert "old.example" not in told
 
 
-async def test_a_registered_client_is_not_shown_to_an_issuer_that_the_server_moved_to(tmp_path: Path) -> None:
+async def test_a_registered_client_is_not_used_at_an_issuer_that_the_server_moved_to(tmp_path: Path) -> None:
     server = LoginServer()
     wished = {"client_id": "known"}
     async with logged_in(server, LoginFiles(tmp_path), wished) as login_config:
@@ -452,14 +454,16 @@ async def test_a_registered_client_is_not_shown_to_an_issuer_that_the_server_mov
     assert made.client_id == "known"
 
 
-async def test_a_server_that_greets_anybody_is_logged_in_to_when_it_asks(tmp_path: Path) -> None:
+async def test_a_server_that_lets_everyone_initialize_gets_a_login_at_its_first_401(tmp_path: Path) -> None:
     server = LoginServer(greets_anybody=True)
     async with logged_in(server, LoginFiles(tmp_path)) as login_config:
         made = await log_in_to(login_config)
     assert made.issuer == server.issuer
 
 
-async def test_the_use_of_a_callers_login_is_noted_once_a_day_and_the_operators_never(tmp_path: Path) -> None:
+async def test_the_use_of_a_callers_login_is_written_once_a_day_and_of_the_operators_never(
+    tmp_path: Path,
+) -> None:
     files, month_ago = LoginFiles(tmp_path), time.time() - 30 * DAY_SECONDS
     server = LoginServer()
     async with logged_in(
@@ -485,7 +489,7 @@ async def test_the_use_of_a_callers_login_is_noted_once_a_day_and_the_operators_
     assert server.asked == []
 
 
-async def test_a_refresh_is_told_and_so_is_a_login_that_is_lost(tmp_path: Path) -> None:
+async def test_refreshes_and_lost_logins_are_notified(tmp_path: Path) -> None:
     for revoked, outcome in ((False, "given"), (True, "refused")):
         server, told = LoginServer(revoked=revoked), list[Notice]()
         async with logged_in(server, LoginFiles(tmp_path / outcome), **EXPIRED) as login_config:
@@ -500,7 +504,7 @@ async def test_a_refresh_is_told_and_so_is_a_login_that_is_lost(tmp_path: Path) 
         assert [one for one in told_of if not isinstance(one, LoginTaken)] == [*lost, asked]
 
 
-async def test_a_login_of_the_operator_is_told_once_and_so_is_the_next_one(tmp_path: Path) -> None:
+async def test_each_login_of_the_operator_is_notified_once(tmp_path: Path) -> None:
     told, files = list[Notice](), LoginFiles(tmp_path)
     async with logged_in(LoginServer(), files) as login_config:
         tokens = LoginToken(login_config, 30)
@@ -517,7 +521,7 @@ async def test_a_login_of_the_operator_is_told_once_and_so_is_the_next_one(tmp_p
     assert told == [LoginTaken("tools", first.since), LoginTaken("tools", first.since + 60)]
 
 
-async def test_a_refresh_of_one_callers_login_is_told_with_the_caller(tmp_path: Path) -> None:
+async def test_a_refresh_of_a_callers_login_is_notified_with_the_caller(tmp_path: Path) -> None:
     server, told = LoginServer(), list[Notice]()
     async with logged_in(server, LoginFiles(tmp_path), **EXPIRED) as login_config:
         async with login_config.keeper.held(login_config.key) as held:
@@ -530,7 +534,7 @@ async def test_a_refresh_of_one_callers_login_is_told_with_the_caller(tmp_path: 
     assert [(one.peer, one.principal) for one in told if isinstance(one, TokenNotice)] == [("tools", "ann")]
 
 
-async def test_a_replica_goes_on_with_the_login_that_its_caller_has_made_at_another_one(
+async def test_a_replica_uses_the_login_that_its_caller_made_at_another_replica(
     tmp_path: Path,
 ) -> None:
     server = LoginServer()
@@ -571,7 +575,7 @@ async def logged_in_twice(
         yield tokens, clock
 
 
-async def test_a_callers_login_is_looked_for_again_and_another_one_never_takes_its_place(
+async def test_a_callers_login_is_read_again_and_never_replaced_by_another_login(
     tmp_path: Path,
 ) -> None:
     async with logged_in_twice(tmp_path, "ann") as (tokens, clock):
@@ -588,7 +592,7 @@ async def test_the_operators_login_stays_in_memory_while_its_token_is_fresh(tmp_
         assert (await tokens()).value == "access-1"
 
 
-async def test_the_operators_login_whose_token_has_no_end_is_looked_for_again(tmp_path: Path) -> None:
+async def test_an_operators_login_whose_token_never_expires_is_read_again(tmp_path: Path) -> None:
     async with logged_in_twice(tmp_path, "") as (tokens, clock):
         assert (await tokens()).value == "access-1"
         clock[0] += 30

@@ -104,7 +104,7 @@ async def test_a_person_logs_in_at_the_issuer_that_the_server_names(tmp_path: Pa
         pytest.param(10**400, None, id="more than a float holds"),
     ],
 )
-async def test_an_answer_that_says_the_life_of_its_token_otherwise_is_a_login(
+async def test_an_answer_with_an_unusual_expires_in_is_a_login(
     said: Any, seconds: float | None, tmp_path: Path
 ) -> None:
     answer = {"access_token": "access-9", "expires_in": said, "scope": ["read"]}
@@ -115,7 +115,7 @@ async def test_an_answer_that_says_the_life_of_its_token_otherwise_is_a_login(
 
 @pytest.mark.parametrize(("named", "says"), [("/", ""), ("", "/")])
 @pytest.mark.parametrize("is_configured", [False, True])
-async def test_an_issuer_with_a_slash_behind_it_is_the_one_without(
+async def test_an_issuer_with_a_trailing_slash_equals_the_issuer_without_it(
     named: str, says: str, is_configured: bool, tmp_path: Path
 ) -> None:
     server = LoginServer(named=lambda issuer: [f"{issuer}{named}"])
@@ -142,13 +142,13 @@ async def test_the_iss_of_an_answer_is_compared_with_the_metadata_letter_by_lett
 
 
 @pytest.mark.parametrize("blank", ["", " "])
-async def test_a_blank_field_of_metadata_is_absent_and_the_others_count(blank: str, tmp_path: Path) -> None:
+async def test_a_blank_field_of_metadata_counts_as_absent(blank: str, tmp_path: Path) -> None:
     names = ("service_documentation", "op_policy_uri", "op_tos_uri", "introspection_endpoint", "jwks_uri")
     login = await login_at(LoginServer(metadata=dict.fromkeys(names, blank)), tmp_path)
     assert login.access_token == "access-2"
 
 
-async def test_the_configured_issuer_is_taken_of_those_that_the_server_names_also_with_a_slash(
+async def test_the_configured_issuer_is_chosen_from_the_servers_list_even_with_a_slash(
     tmp_path: Path,
 ) -> None:
     server = LoginServer(named=lambda issuer: ["https://other.example", f"{issuer}/"])
@@ -157,7 +157,7 @@ async def test_the_configured_issuer_is_taken_of_those_that_the_server_names_als
     assert login.issuer == server.issuer
 
 
-async def test_an_issuer_that_its_metadata_names_otherwise_is_refused_with_words_on_what_to_do(
+async def test_metadata_of_another_issuer_is_refused_with_advice(
     tmp_path: Path,
 ) -> None:
     why = await refusal(LoginServer(metadata={"issuer": "https://other.example"}), tmp_path)
@@ -167,7 +167,7 @@ async def test_an_issuer_that_its_metadata_names_otherwise_is_refused_with_words
     )
 
 
-async def test_a_registered_client_logs_in_with_its_secret_and_the_wished_scopes(tmp_path: Path) -> None:
+async def test_a_registered_client_logs_in_with_its_secret_and_the_configured_scopes(tmp_path: Path) -> None:
     server = LoginServer()
     login = await login_at(server, tmp_path, client_id="bridge", secret="s3cret", scopes=("read", "write"))
     assert server.registered == []
@@ -188,7 +188,7 @@ async def test_a_registered_client_logs_in_with_its_secret_and_the_wished_scopes
         (["none"], "none"),
     ],
 )
-async def test_a_registration_that_gives_a_secret_and_no_way_has_it_sent_as_the_issuer_takes_it(
+async def test_a_registration_without_a_method_sends_its_secret_as_the_issuer_supports(
     taken: list[str] | None, sent: str, tmp_path: Path
 ) -> None:
     server = LoginServer(
@@ -208,7 +208,7 @@ async def test_a_client_that_a_document_describes_is_known_by_its_url(tmp_path: 
 
 
 @pytest.mark.parametrize("resource", ["https://desk.example", ""])
-async def test_the_resource_that_the_operator_says_is_asked_for(resource: str, tmp_path: Path) -> None:
+async def test_the_configured_resource_is_requested(resource: str, tmp_path: Path) -> None:
     server = LoginServer()
     login = await login_at(server, tmp_path, resource=resource)
     assert login.resource == resource
@@ -216,14 +216,14 @@ async def test_the_resource_that_the_operator_says_is_asked_for(resource: str, t
     assert server.asked[0].get("resource", "") == resource
 
 
-async def test_metadata_without_s256_is_refused_unless_it_is_assumed(tmp_path: Path) -> None:
+async def test_metadata_without_s256_is_refused_unless_pkce_is_assumed(tmp_path: Path) -> None:
     server = LoginServer({"code_challenge_methods_supported": None})
     assert "does not say that it checks PKCE with S256" in await refusal(server, tmp_path)
     assert (server.authorizations, server.asked) == ([], [])
     assert (await login_at(server, tmp_path, pkce="assume")).access_token
 
 
-async def test_another_issuer_than_the_configured_one_gets_nothing(tmp_path: Path) -> None:
+async def test_an_issuer_that_is_not_configured_gets_nothing(tmp_path: Path) -> None:
     server = LoginServer()
     words = await refusal(
         server, tmp_path, issuer="https://login.example", client_id="bridge", secret="s3cret"
@@ -243,7 +243,7 @@ async def test_a_wrong_or_missing_iss_sends_no_code(iss: str, tmp_path: Path) ->
     assert server.asked == []
 
 
-async def test_a_denied_consent_is_said(tmp_path: Path) -> None:
+async def test_a_denied_consent_is_reported(tmp_path: Path) -> None:
     server = LoginServer(back={"code": "", "error": "access_denied", "error_description": "not today"})
     assert (await refusal(server, tmp_path)).endswith("ISSUER gave no code: access_denied: not today")
     assert server.asked == []
@@ -286,7 +286,7 @@ async def test_a_code_that_comes_twice_is_used_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.outside
-async def test_a_page_by_another_name_or_path_is_not_answered(tmp_path: Path) -> None:
+async def test_a_request_with_another_host_or_path_gets_an_error_page(tmp_path: Path) -> None:
     async with login_landing("127.0.0.1", 0) as landing, httpx2.AsyncClient(trust_env=False) as client:
         landing.state = "ours"
         root = landing.redirect_uri.removesuffix("/callback")
@@ -300,7 +300,7 @@ async def test_a_page_by_another_name_or_path_is_not_answered(tmp_path: Path) ->
         assert not landing.came.is_set()
 
 
-async def test_a_request_for_what_is_no_url_does_not_end_the_landing() -> None:
+async def test_a_request_for_an_invalid_url_does_not_end_the_landing() -> None:
     async with login_landing("127.0.0.1", 0) as landing:
         landing.state = "ours"
         async with await anyio.connect_tcp("127.0.0.1", landing.port) as stream:
@@ -329,7 +329,7 @@ async def test_a_code_is_not_carried_to_another_origin_by_a_redirect(tmp_path: P
         ({"issuer": "https://evil.example"}, "evil.example"),
     ],
 )
-async def test_metadata_leads_no_login_astray(said: dict[str, Any], words: str, tmp_path: Path) -> None:
+async def test_unsafe_metadata_ends_a_login(said: dict[str, Any], words: str, tmp_path: Path) -> None:
     assert words in await refusal(LoginServer(said), tmp_path)
 
 
@@ -364,14 +364,14 @@ def packed(path: str, *, hides: bytes = b" " * 1_000_000) -> ASGIApp:
 
 
 @pytest.mark.parametrize("path", [RESOURCE, METADATA])
-async def test_a_packed_answer_is_not_unpacked(path: str, tmp_path: Path) -> None:
+async def test_a_compressed_answer_is_refused(path: str, tmp_path: Path) -> None:
     async with listening(packed(path)) as url:
         login_config = LoginConfig(f"{url}/mcp", LoginFiles(tmp_path), "tools")
         with anyio.fail_after(60), pytest.raises(LoginFlowError, match=f"{path} sent a compressed answer"):
             await begin_login(login_config, "http://127.0.0.1:1/callback", 30)
 
 
-async def test_a_server_that_sends_byte_by_byte_holds_up_no_login(tmp_path: Path) -> None:
+async def test_a_server_that_sends_byte_by_byte_cannot_stall_a_login(tmp_path: Path) -> None:
     server, has_left = LoginServer(), anyio.Event()
 
     async def dripping(scope: Scope, receive: Receive, send: Send) -> None:
@@ -400,7 +400,7 @@ async def test_a_server_that_sends_byte_by_byte_holds_up_no_login(tmp_path: Path
             await has_left.wait()
 
 
-async def test_a_login_goes_the_way_of_what_comes_after_it(
+async def test_a_login_uses_the_same_proxy_as_later_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[bytes] = []
@@ -436,7 +436,7 @@ async def test_a_huge_answer_is_not_read(tmp_path: Path) -> None:
     assert f"more than {ANSWER_BYTES} bytes" in await refusal(server, tmp_path)
 
 
-async def test_a_server_that_asks_for_no_login_is_told_from_one_that_does(tmp_path: Path) -> None:
+async def test_a_server_that_requires_no_login_is_reported(tmp_path: Path) -> None:
     server = LoginServer()
     async with began(server, tmp_path) as (login_config, landing):
         elsewhere = replace(login_config, url=f"{server.issuer}{METADATA}")
@@ -444,7 +444,7 @@ async def test_a_server_that_asks_for_no_login_is_told_from_one_that_does(tmp_pa
             await log_in(elsewhere, landing, Browser(), 30)
 
 
-async def test_a_begun_login_is_finished_from_its_fields_alone(tmp_path: Path) -> None:
+async def test_a_login_that_began_is_finished_from_its_fields_only(tmp_path: Path) -> None:
     server, back = LoginServer(), "https://bridge.example/login/back"
     async with server.serve() as url:
         login_config = LoginConfig(url, LoginFiles(tmp_path), "tools", "alice")

@@ -68,7 +68,7 @@ async def refusal(server: AuthorizationServer, **changes: Any) -> str:
 FORM = {"grant_type": "client_credentials", "scope": "read write", "resource": "https://tools.example/mcp"}
 
 
-async def test_a_token_is_asked_for_with_the_secret_in_the_header() -> None:
+async def test_a_token_is_requested_with_the_secret_in_the_header() -> None:
     server = AuthorizationServer()
     async with source_at(server) as source:
         shown = await source()
@@ -77,7 +77,7 @@ async def test_a_token_is_asked_for_with_the_secret_in_the_header() -> None:
     assert server.asked == [TokenRequest(FORM, "Basic YnJpZGdlOnMzY3JldCUyRiUyQg==")]
 
 
-async def test_a_token_is_asked_for_with_the_secret_in_the_body() -> None:
+async def test_a_token_is_requested_with_the_secret_in_the_body() -> None:
     server = AuthorizationServer()
     async with source_at(server, method="post", resource="", scopes=()) as source:
         await source()
@@ -85,7 +85,7 @@ async def test_a_token_is_asked_for_with_the_secret_in_the_body() -> None:
     assert server.asked == [TokenRequest(form, None)]
 
 
-async def test_a_token_is_asked_for_with_an_assertion_for_the_issuer() -> None:
+async def test_a_token_is_requested_with_an_assertion_for_the_issuer() -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
     server = AuthorizationServer()
@@ -98,7 +98,7 @@ async def test_a_token_is_asked_for_with_an_assertion_for_the_issuer() -> None:
     assert (claims["iss"], claims["sub"], claims["exp"] - claims["iat"]) == ("bridge", "bridge", 60)
 
 
-async def test_a_token_is_asked_for_with_a_jwt_of_the_platform_as_it_is_then(tmp_path: Path) -> None:
+async def test_a_token_is_requested_with_the_current_jwt_of_the_platform(tmp_path: Path) -> None:
     server, file = AuthorizationServer(), tmp_path / "token"
     async with source_at(server, secret="", method="none", platform_jwt=file) as source:
         for jwt_then in ("first.jwt.is", "second.jwt.is"):
@@ -117,7 +117,7 @@ async def test_a_token_is_asked_for_with_a_jwt_of_the_platform_as_it_is_then(tmp
     assert [asked.authorization for asked in server.asked] == [None, None]
 
 
-async def test_a_client_is_proved_by_a_jwt_of_the_platform(tmp_path: Path) -> None:
+async def test_a_jwt_of_the_platform_authenticates_a_client(tmp_path: Path) -> None:
     server = AuthorizationServer()
     (file := tmp_path / "token").write_text("a.jwt.is")
     async with source_at(server, secret="", method="platform_jwt", platform_jwt=file) as source:
@@ -146,7 +146,7 @@ async def test_a_client_is_proved_by_a_jwt_of_the_platform(tmp_path: Path) -> No
     ],
     ids=["missing", "empty", "another secret", "two", "huge"],
 )
-async def test_a_file_without_a_jwt_of_the_platform_is_said_and_nothing_is_sent(
+async def test_a_file_without_a_jwt_of_the_platform_is_reported_and_nothing_is_sent(
     held: bytes | None, words: str, tmp_path: Path
 ) -> None:
     server, file = AuthorizationServer(), tmp_path / "token"
@@ -299,7 +299,7 @@ async def test_the_metadata_of_another_issuer_gets_no_secret() -> None:
         (7, "names no token_endpoint"),
     ],
 )
-async def test_metadata_leads_no_secret_astray(endpoint: object, words: str) -> None:
+async def test_unsafe_metadata_gets_no_secret(endpoint: object, words: str) -> None:
     assert words in await refusal(AuthorizationServer({"token_endpoint": endpoint}))
 
 
@@ -318,7 +318,7 @@ async def test_metadata_leads_no_secret_astray(endpoint: object, words: str) -> 
         (Response(status_code=503), f"ISSUER has no metadata: ISSUER{METADATA} answered HTTP 503"),
     ],
 )
-async def test_metadata_that_is_none_gets_no_secret(said: Response, words: str) -> None:
+async def test_a_document_that_is_no_metadata_gets_no_secret(said: Response, words: str) -> None:
     server = AuthorizationServer(said=lambda _: said)
     assert (await refusal(server)).startswith(words)
     assert server.asked == []
@@ -448,7 +448,7 @@ async def test_a_peer_that_misses_scopes_forever_is_not_asked_in_a_loop() -> Non
     assert len(server.asked) == 2
 
 
-async def test_a_token_stays_when_the_issuer_refuses_a_wider_one() -> None:
+async def test_a_token_stays_when_the_issuer_refuses_more_scopes() -> None:
     server, seen = AuthorizationServer(), list[str | None]()
 
     def granted(server: AuthorizationServer) -> Response:
@@ -492,7 +492,7 @@ def test_the_scopes_that_a_peer_misses_are_read_from_its_challenge(
     assert list(lacked_scopes(response)) == lacked
 
 
-async def test_a_tool_server_gets_a_token_and_a_new_one_when_it_refuses_that() -> None:
+async def test_a_tool_server_that_refuses_its_token_gets_a_new_token() -> None:
     server = AuthorizationServer()
 
     def listed(got: Got) -> Any:
@@ -545,7 +545,7 @@ async def test_a_tool_server_that_misses_a_scope_gets_a_wider_token() -> None:
     assert [asked.form["scope"] for asked in server.asked] == ["read write", "read write list"]
 
 
-async def test_what_a_server_says_of_authorization_servers_is_not_read() -> None:
+async def test_the_authorization_servers_that_a_server_names_are_ignored() -> None:
     ours, evil = AuthorizationServer(), AuthorizationServer()
     tools = RecordingServer(LEGACY)
     with anyio.fail_after(30):
@@ -633,7 +633,7 @@ from = ["crm", "hrm", "cloud", "entra"]
         ),
     ],
 )
-def test_a_file_that_would_give_a_secret_away_or_has_none_is_refused(
+def test_a_file_that_would_leak_a_secret_or_has_none_is_refused(
     keys: str, words: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "bridge.toml"
@@ -659,7 +659,7 @@ async def told_of(server: AuthorizationServer) -> list[TokenNotice]:
     return [one for one in told if isinstance(one, TokenNotice)]
 
 
-async def test_each_request_for_a_token_is_told_once_with_how_it_went() -> None:
+async def test_each_request_for_a_token_is_notified_once_with_its_outcome() -> None:
     (given,) = await told_of(AuthorizationServer())
     assert replace(given, seconds=0) == TokenNotice("crm", "client_credentials", "given", 0)
     (refused,) = await told_of(AuthorizationServer(token=lambda _: JSONResponse({"error": "x"}, 400)))

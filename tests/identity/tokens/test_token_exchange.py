@@ -75,7 +75,7 @@ async def test_a_callers_token_is_exchanged_for_one_of_the_peer() -> None:
         assert alice.value not in repr(alice)
 
 
-async def test_what_was_got_for_a_token_is_for_that_token_of_that_caller_alone() -> None:
+async def test_an_exchanged_token_serves_only_the_token_of_its_caller() -> None:
     async with exchanging() as there:
         alice, again, bob = there.caller(), there.caller(), there.caller("bob")
         first = [await there.got(one) for one in (alice, again, bob)]
@@ -106,7 +106,7 @@ async def test_callers_at_the_same_time_share_the_exchange_of_one_token() -> Non
     ("life", "left", "used"),
     [(300, 600, 300), (300, 100, 100), (None, 100, 100), (None, None, UNSAID_SECONDS)],
 )
-async def test_a_token_is_used_no_longer_than_it_and_the_callers_own_count(
+async def test_an_exchanged_token_is_used_until_it_or_the_callers_token_expires(
     life: int | None, left: int | None, used: float
 ) -> None:
     async with exchanging() as there:
@@ -120,7 +120,7 @@ async def test_a_token_is_used_no_longer_than_it_and_the_callers_own_count(
         assert await there.got(caller) == "alice-2"
 
 
-async def test_only_so_many_tokens_are_held() -> None:
+async def test_the_number_of_held_tokens_is_limited() -> None:
     async with exchanging(most=2) as there:
         alice, bob, carol = (there.caller(name) for name in ("alice", "bob", "carol"))
         for one in (alice, bob, alice, carol, alice, bob):
@@ -135,7 +135,7 @@ async def test_only_so_many_tokens_are_held() -> None:
         ({"expires_at": 1.0}, "the caller's token of ISSUER has expired"),
     ],
 )
-async def test_a_token_of_another_issuer_or_one_that_expired_goes_nowhere(
+async def test_a_token_that_expired_or_is_of_another_issuer_is_not_sent(
     changes: dict[str, Any], words: str
 ) -> None:
     async with exchanging() as there:
@@ -150,7 +150,7 @@ async def test_a_token_of_another_issuer_or_one_that_expired_goes_nowhere(
         assert there.desk.asked == []
 
 
-async def test_a_token_that_expires_while_its_request_lasts_is_exchanged_no_more() -> None:
+async def test_a_token_that_expires_during_its_request_is_not_exchanged_again() -> None:
     async with exchanging() as there:
         caller = there.caller()
         source = there.tokens.of(caller)
@@ -161,7 +161,7 @@ async def test_a_token_that_expires_while_its_request_lasts_is_exchanged_no_more
 
 
 @pytest.mark.parametrize("answer", [None, (400, {"error": "invalid_grant"})])
-async def test_a_token_that_expires_while_it_is_exchanged_is_said_to_have_expired(
+async def test_a_token_that_expires_while_it_is_exchanged_is_reported_as_expired(
     answer: tuple[int, dict[str, str]] | None,
 ) -> None:
     async with exchanging() as there:
@@ -247,7 +247,7 @@ async def test_an_identity_assertion_is_exchanged_at_the_authorization_server_of
             assert "other" not in str(there.desk.asked)
 
 
-async def test_each_exchange_is_told_with_its_principal_and_no_token() -> None:
+async def test_each_exchange_is_notified_with_its_principal_and_no_token() -> None:
     async with exchanging() as there:
         told: list[Notice] = []
         there.tokens.heard_by = TokenListener("crm", told.append)
