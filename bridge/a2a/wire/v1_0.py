@@ -100,7 +100,7 @@ class V1_0(Dialect):
     """A2A 1.0."""
 
     version: ClassVar = "1.0"
-    bindings: ClassVar = BINDINGS
+    bindings: ClassVar[tuple[str, ...]] = BINDINGS
     methods: ClassVar = {operation.name: operation for operation in OPERATIONS}
     routes: ClassVar = OperationRoutes(_ROUTES, _QUERY)
     media_types: ClassVar = (MEDIA_TYPE, PLAIN_MEDIA_TYPE)
