@@ -34,7 +34,7 @@ def audit() -> None:
     "heads",
     multiple=True,
     metavar="NUMBER:HASH",
-    help="A head that `audit head` has printed before: its line must be in the files. Give it again for more heads.",
+    help="A head that `audit head` has printed. Its line must be in the files. Repeatable.",
 )
 def verify(**options: Any) -> int:
     """Verify the files of one chain: no line was changed, added, removed or moved.
@@ -70,7 +70,7 @@ def verify(**options: Any) -> int:
 def head(**options: Any) -> int:
     """Print the number and the hash of the last line of a file, as `audit verify --head` takes them.
 
-    Keep it where the one who can write the file cannot write: whoever can, can also write a whole new chain.
+    Keep the head where nobody who can write the file can write: they could replace the whole chain.
 
     Exit codes: 0 done; 2 the file cannot be read, or does not end as an audit does.
     """

@@ -46,8 +46,8 @@ def dialect_option(words: str) -> Callable[[_Command], _Command]:
     return click.option(
         "--dialect",
         type=click.Choice(get_args(DialectChoice)),
-        help=f"The version of A2A that {words}. Default: auto, as the card says, or else as the agent answers when it "
-        "is asked.",
+        help=f"The version of A2A that {words}. Default: auto, the version on the card, or else the version in "
+        "which the agent answers.",
     )
 
 
@@ -55,14 +55,12 @@ def tls_options(whom: str) -> tuple[Callable[[_Command], _Command], ...]:
     """The options for TLS with the peers that `whom` names."""
     file = click.Path(path_type=Path, dir_okay=False)
     return (
-        click.option(
-            "--cert", type=file, help=f"Client certificate for {whom}, as a file in PEM. It takes --key."
-        ),
-        click.option("--key", type=file, help="The private key of --cert, in PEM."),
+        click.option("--cert", type=file, help=f"Client certificate for {whom}, a PEM file. It needs --key."),
+        click.option("--key", type=file, help="The private key of --cert, a PEM file."),
         click.option(
             "--ca",
             type=file,
-            help=f"The authorities that a certificate of {whom} may come from, in PEM; no others then count.",
+            help=f"The only certificate authorities to trust for {whom}, a PEM file.",
         ),
     )
 
@@ -88,9 +86,9 @@ _CONNECTION_OPTIONS: Final = (
     click.option(
         "--allow-private",
         is_flag=True,
-        help="Go on even if the card or the URL's name leads from the public network to a private address.",
+        help="Connect even if a public card or host name leads to a private address.",
     ),
-    dialect_option("the agent speaks, when its card does not say it or says another one"),
+    dialect_option("the agent speaks, if its card names none or a wrong one"),
 )
 _CALL_OPTIONS: Final = (
     click.option(
@@ -107,7 +105,7 @@ _CALL_OPTIONS: Final = (
     click.option(
         "--json-output",
         is_flag=True,
-        help="Print each event, or each task of a list, as one line of JSON, and nothing else except faults.",
+        help="Print each event or listed task as one line of JSON, and nothing else except errors.",
     ),
 )
 
@@ -171,7 +169,7 @@ class AgentConnection:
         if (token := secret_given(options, "bearer")) is not None:
             headers["Authorization"] = f"Bearer {token}"
         if not all(value.isascii() and value.isprintable() for value in headers.values()):
-            raise UsageError("a header holds a character that HTTP does not carry")
+            raise UsageError("a header has a character that HTTP does not allow")
         trusted = frozenset(map(origin_of, options.get("trust", ())))
         api_key = secret_given(options, "api_key")
         allow_private = options.get("allow_private", False)
@@ -283,7 +281,7 @@ class AgentConnection:
         if response.status_code == _UNAUTHORIZED:
             what = "Give it a token: --bearer env:NAME, where NAME is the variable that holds it"
             if "authorization" in map(str.lower, self.headers):
-                what = "It does not take the token: check what --bearer names"
+                what = "It refuses the token: check what --bearer names"
             elif wants_login(response):
                 what = f"{self._how_to_log_in}, or give it a token: --bearer env:NAME"
             raise PeerError(f"{status_words(response)}. {what}")
@@ -377,7 +375,7 @@ def secret_given(options: dict[str, Any], name: str) -> str | None:
     value = secret_from(given) if given else None
     if given and value is None:
         option = name.replace("_", "-")
-        raise UsageError(f"--{option} takes env:NAME or file:PATH, so that no secret stands on the line")
+        raise UsageError(f"--{option} takes env:NAME or file:PATH, so that no secret is on the command line")
     return value
 
 
@@ -449,7 +447,7 @@ def _require_http(url: str) -> None:
         meant = None
     else:
         meant = url_with_scheme(url)
-    hint = f"did you mean {meant}?" if meant else "name it before all else"
+    hint = f"did you mean {meant}?" if meant else "give the URL first"
     raise UsageError(f"an agent is reached by an http(s) URL, not {shown_url(url)!r}: {hint}")
 
 
@@ -459,7 +457,7 @@ def _require_http(url: str) -> None:
 @click.option(
     "--signed-by",
     metavar="FILE|URL",
-    help="Keys of which one must have signed the card, as a key set (JWKS). Only what is signed is shown then.",
+    help="A key set (JWKS). One of its keys must have signed the card; only the signed part is shown.",
 )
 @connection_options
 def card(**options: Any) -> int:
@@ -473,8 +471,8 @@ def card(**options: Any) -> int:
     mcp-a2a card --bearer env:TOKEN --json https://agent.example.com | jq .skills
     mcp-a2a card --signed-by https://agent.example.com/.well-known/jwks.json https://agent.example.com
 
-    Exit codes: 0 the card is as A2A asks; 1 there is no card, or it is not as A2A asks, or not signed as --signed-by
-    asks; 2 the command is at fault.
+    Exit codes: 0 the card conforms to A2A; 1 there is no card, it does not conform, or no key of --signed-by has signed
+    it; 2 the command is at fault.
     """
     import anyio
 

@@ -22,7 +22,7 @@ _AGENTS_OPTIONS: Final = (
     click.option(
         "--granularity",
         type=click.Choice(["skill", "agent", "search"]),
-        help="One tool a skill, one tool an agent, or two tools that find and call skills. Default: the profile's.",
+        help="A tool for each skill, one for each agent, or two to find and call skills. Default: the profile's.",
     ),
     click.option("--mapping", metavar="NAME|FILE", help="Mapping profile. Default: default."),
     click.option("--bearer", metavar="env:NAME|file:PATH", help="Token for the agents."),
@@ -46,14 +46,14 @@ _AGENTS_OPTIONS: Final = (
     click.option(
         "--allow-private",
         is_flag=True,
-        help="Call an agent even if its card or its name leads from the public network to a private address.",
+        help="Call an agent even if a public card or host name leads to a private address.",
     ),
     *tls_options("the agents"),
-    dialect_option("the agents speak, when their cards do not say it or say another one"),
+    dialect_option("the agents speak, if their cards name none or a wrong one"),
     click.option(
         "--answer-within-seconds",
         type=click.FloatRange(min=0, min_open=True),
-        help="After this time, a call of a slow agent returns a handle to come back with. Default: the profile's.",
+        help="After this time, a call returns a handle for the result of a slow agent. Default: the profile's.",
     ),
 )
 
@@ -86,7 +86,7 @@ def names_of_agents_options() -> list[str]:
 @click.option(
     "--public-url",
     metavar="URL",
-    help="With --http: the address of this bridge for others. Agents that send push notifications send them there.",
+    help="With --http: the URL at which others reach this bridge. Agents send push notifications there.",
 )
 @serving_options("warning")
 def expose(**options: Any) -> int:

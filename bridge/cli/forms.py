@@ -95,7 +95,7 @@ def filled_in(form: Form, hint: str) -> JsonObject | None:
             elif not required:
                 break
             else:
-                render.say(f"{name} is required: it takes an answer")
+                render.say(f"{name} is required: type an answer")
     return filled
 
 
@@ -222,7 +222,7 @@ def typed_all(texts: tuple[str, ...], name: str, tool: Tool | None) -> JsonValue
     kinds = field.get("type")
     if tool is None or "array" not in (kinds if isinstance(kinds, list) else [kinds]):
         raise UsageError(
-            f"{name} is given {len(texts)} times; only what the skill's schema calls an array may be"
+            f"{name} is given {len(texts)} times, but the skill's schema does not make it an array"
         )
     item = field.get("items")
     item_tool = tool_with({**tool.input_schema, "properties": {name: item if isinstance(item, dict) else {}}})

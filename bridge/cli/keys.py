@@ -30,11 +30,12 @@ def keys() -> None:
     type=click.Choice(_ALGORITHMS),
     default=_ALGORITHMS[0],
     show_default=True,
-    help="What it signs with. Every reader knows ES256.",
+    help="The signature algorithm. Every verifier knows ES256.",
 )
 def new(**options: Any) -> int:
-    """Make a private key in FILE, as PEM that only its owner can read, and print what to write into the file of the
-    bridge. A FILE that exists is left alone.
+    """Make a private key in FILE, as PEM that only its owner can read, and print what to add to the configuration file.
+
+    The command never overwrites an existing FILE.
 
     \b
     mcp-a2a keys new card.pem
@@ -55,7 +56,7 @@ def new(**options: Any) -> int:
     except OSError as exc:
         raise UsageError(f"{file} cannot be written: {exc.strerror}") from exc
     render.say(
-        f"made the key {card_key(pem).signing.id} ({options['algorithm']}). Write into the file of the bridge:"
+        f"made the key {card_key(pem).signing.id} ({options['algorithm']}). Add to the configuration file:"
     )
     render.write_document(
         f"[bridge]\ncard_keys = [{{ file = {json.dumps(str(file), ensure_ascii=False)} }}]\n"

@@ -110,7 +110,7 @@ class OptionsDocument:
                 continue
             self.principals[key] = name
             self.unsaid.append(
-                f"a principal has one token in a file: give one of {name}'s to another name"
+                f"a principal has one token in a file: give a token of {name} to another name"
                 if name == table_name(name)
                 else f"a file takes small letters, digits, - and _ for a principal, not {name!r}"
             )
@@ -248,7 +248,7 @@ def exposed(options: Mapping[str, Any]) -> OptionsDocument:
     }
     if options["granularity"]:
         asked.unsaid.append(
-            "a file says --granularity in a mapping profile: write one with `extends`, `[agents]` and"
+            "a file has --granularity only in a mapping profile: write a profile with `extends`, `[agents]` and"
             f' `granularity = "{options["granularity"]}"`, and name it with --mapping'
         )
     return asked
@@ -376,7 +376,7 @@ def _names_in_host_file(options: Mapping[str, Any]) -> list[str]:
     given = {"a URL or command": "target", "--header": "header", "--env": "variables"}
     given |= {f"--{key}": key for key in _TLS}
     for what in (what for what, key in given.items() if options.get(key)):
-        raise UsageError(f"--from-json names the servers, and says all of them: it does not go with {what}")
+        raise UsageError(f"--from-json describes its servers in full: it does not go with {what}")
     if options["era"] != "auto":
         raise UsageError("--era is for one server: it does not go with --from-json")
     file = read_host_file(options["from_json"], os.environ)
@@ -387,7 +387,7 @@ def _names_in_host_file(options: Mapping[str, Any]) -> list[str]:
                 f"{options['from_json']} has no server {name!r}: {meant(name, sorted(file.names))}"
             )
     if not wanted:
-        raise UsageError(f"{options['from_json']} holds no server that is not disabled")
+        raise UsageError(f"{options['from_json']} has no enabled server")
     return [*(name for name in file.entries if name in wanted), *sorted({*wanted} & file.refused.keys())]
 
 
@@ -413,12 +413,12 @@ def _remarks_on_wrapped(options: Mapping[str, Any], store: str | None, name: str
 
     words: tuple[str, ...] = options["target"]
     if store and store != MEMORY_STORE:
-        yield f"Each agent of a file has a store of its own: this one's is {store_of(store, name)}"
+        yield f"Each agent of a file has its own store. The store of this agent is {store_of(store, name)}"
     if has_secrets(words) and not words[0].startswith(_WEB):
-        yield "A word of the command may be a secret: it stands in the file as it is (better: --env NAME)"
+        yield "A word of the command may be a secret, and is in plain text in the file (better: --env NAME)"
     for variable, equals, _ in (text.partition("=") for text in options["variables"]):
         if equals and is_secret_header(variable):
-            yield f"{variable} seems to be a secret: the file reads it from the variable {variable}, so set that"
+            yield f"{variable} seems to be a secret: the file reads it from the variable {variable}, so set it"
 
 
 # The agents of `expose`
@@ -463,12 +463,12 @@ def _require_host(url: str) -> None:
     except ValueError as exc:
         raise UsageError(f"{shown_url(url)!r} is not a URL: {exc}") from exc
     if not leads:
-        raise UsageError(f"{shown_url(url)!r} names no host")
+        raise UsageError(f"{shown_url(url)!r} has no host")
 
 
 def _passwords_in(urls: Iterable[str]) -> list[str]:
     if any(url.startswith(_WEB) and "@" in urlsplit(url).netloc for url in urls):
-        return ["a user or password does not stand in a file: give --header instead of it in the URL"]
+        return ["a URL in a file may have no user or password: give --header instead"]
     return []
 
 
@@ -498,5 +498,5 @@ def _secret(options: Mapping[str, Any], key: str) -> dict[str, str] | None:
     reference = reference_in(given) if given else None
     if given and reference is None:
         option = f"--{key.replace('_', '-')}"
-        raise UsageError(f"{option} takes env:NAME or file:PATH, so that no secret stands on the line")
+        raise UsageError(f"{option} takes env:NAME or file:PATH, so that no secret is on the command line")
     return reference

@@ -111,7 +111,7 @@ def card(found: FoundCard, arguments_of: Callable[[str], Iterable[str]]) -> None
 def deviations(found: FoundCard) -> None:
     """Print where a card deviates from the specification."""
     for deviation in found.deviations:
-        err.say(("not as A2A asks:", "yellow"), f" {deviation}")
+        err.say(("does not conform to A2A:", "yellow"), f" {deviation}")
 
 
 def card_text(found: FoundCard) -> None:
@@ -301,7 +301,7 @@ def _signature_lines(found: FoundCard) -> Iterable[str]:
         from bridge.a2a.wire.card_signatures import signers_in  # loads PyJWT, for few cards
 
         said = list(signers_in({"signatures": [one.to_object() for one in found.card.signatures]}))
-        yield from (f"not verified: {one}" for one in said or ["nobody that can be read"])
+        yield from (f"not verified: {one}" for one in said or ["no signature can be read"])
         yield "--signed-by FILE|URL verifies them"
 
 

@@ -49,34 +49,34 @@ def _refuse_workers(_: click.Context, __: click.Parameter, value: str | None) ->
 @click.option(
     "--replica-url",
     metavar="URL",
-    help="Where the other replicas on the same PostgreSQL reach this process alone. Default: the file's.",
+    help="The URL at which other replicas on the same PostgreSQL reach this process. Default: the file's.",
 )
 @click.option(
     "--metrics",
     metavar="HOST:PORT",
-    help="Serve metrics at /metrics of an address of its own, which differs for each process. Default: the file's.",
+    help="Serve /metrics at this separate address. Each process needs its own. Default: the file's.",
 )
 @click.option(
-    "--console", is_flag=True, help="Serve the pages for people at /console, too. Default: the file's."
+    "--console", is_flag=True, help="Serve the console for people at /console. Default: the file's."
 )
 @click.option(
     "--require-auth",
     is_flag=True,
-    help="Serve nobody without a credential: the file needs principals or issuers, on loopback too.",
+    help="Require a credential of every caller, on loopback too. The file needs principals or issuers.",
 )
 @click.option("--workers", hidden=True, expose_value=False, callback=_refuse_workers, metavar="N")
 @click.option(
     "--fd",
     type=click.IntRange(0),
     metavar="N",
-    help="Accept connections from the listening socket that this process has inherited as descriptor N, and that other"
-    " processes accept from as well. systemd passes one without this option (LISTEN_FDS).",
+    help="Accept connections on the listening socket that this process has inherited as descriptor N. Other processes"
+    " may share the socket. A socket from systemd needs no option (LISTEN_FDS).",
 )
 @click.option(
     "--audit-file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The file of this process alone for the audit ([audit]). Default: the file's.",
+    help="The audit file of this process ([audit]). Default: the file's.",
 )
 @click.option("--no-reload", is_flag=True, help="Do not apply changes of the file.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Default: the file's.")
@@ -106,7 +106,7 @@ def serve(context: click.Context, /, **options: Any) -> int:
     They are replicas of one bridge on one PostgreSQL, and each has a --replica-url of its own (docs/replicas.md).
 
     You may change the file while the bridge runs. The bridge applies the changes without a restart, and loses no call.
-    It refuses a file with mistakes, and goes on with the last one.
+    It refuses a file with mistakes, and continues with the last valid file.
 
     Ctrl+C lets running tasks end. A second Ctrl+C stops them.
     """
@@ -169,9 +169,9 @@ def _serve_stdio(path: Path, changes: dict[str, SettingOverride], options: dict[
 
     of_file = [name for name in ("host", "port", "replica_url", "metrics", "console") if name in changes]
     if refused := [*of_file, *(name for name in ("fd", "audit_file") if options[name] is not None)]:
-        raise UsageError(f"--stdio listens nowhere: it does not go with --{refused[0].replace('_', '-')}")
+        raise UsageError(f"--stdio opens no port: it does not go with --{refused[0].replace('_', '-')}")
     if options["require_auth"]:
-        raise UsageError("--stdio listens nowhere: it does not go with --require-auth")
+        raise UsageError("--stdio opens no port: it does not go with --require-auth")
     loaded = loaded_from(path, changes)
     name, token = server_named(loaded, options["stdio"]), secrets.token_urlsafe(32)
     first = read_from(loaded)
@@ -183,7 +183,7 @@ def _serve_stdio(path: Path, changes: dict[str, SettingOverride], options: dict[
         again = read_from(loaded)
         plan = for_stdio(again.plan, server_named(loaded, name), token)
         if calls_itself(plan) and not calls_itself(first.plan):
-            raise UsageError(f"{name} is made of an agent of this file now, which takes a restart")
+            raise UsageError(f"{name} now uses an agent of this file, which takes a restart")
         return replace(again, plan=plan)
 
     reload = None if options["no_reload"] else Reload(read, first, logs.set_up)
@@ -218,12 +218,12 @@ def server_named(loaded: LoadedConfig, name: str) -> str:
 
     names = list(loaded.config.agents_as_tools)
     if not names:
-        raise UsageError(f"{loaded.path} has no MCP server: it takes a table [agents_as_tools.NAME]")
+        raise UsageError(f"{loaded.path} has no MCP server: write a table [agents_as_tools.NAME]")
     if name and name not in names:
         hint = "the file comes before --stdio" if name.endswith(".toml") else meant(name, names)
         raise UsageError(f"{loaded.path} has no MCP server {name!r}: {hint}")
     if not name and len(names) > 1:
-        raise UsageError(f"{loaded.path} has several MCP servers: say which one, {listed(names)}")
+        raise UsageError(f"{loaded.path} has several MCP servers: name one, {listed(names)}")
     return name or names[0]
 
 

@@ -25,8 +25,8 @@ _WORDS: Final = {
     ("era", "legacy"): "speaks MCP 2025-11-25 or older",
     ("era", "modern"): "speaks MCP 2026-07-28 or newer",
     ("transport", "http-sse"): "is reached over the older HTTP+SSE",
-    ("mute", "yes"): "cannot ask under MCP 2026-07-28: is spoken to by the older handshake",
-    ("serial", "yes"): "asks in the middle of calls: one call at a time",
+    ("mute", "yes"): "cannot ask under MCP 2026-07-28: is called with the older handshake",
+    ("serial", "yes"): "asks in the middle of calls: gets one call at a time",
 }
 """The words for each fact and value, as `Fact` spells them."""
 
@@ -57,15 +57,15 @@ def servers(**options: Any) -> int:
     """List what the bridge remembers of tool servers, or forget it.
 
     A bridge remembers of each server that it has connected to: the server's name, its generation of MCP, whether it
-    takes one call at a time, and the tools that it listed last. So the next start need not find them out, and shows the
-    tools also while the server is down. What is kept holds no command and no URL; an id stands for them.
+    takes one call at a time, and the tools that it listed last. So the next start knows them, and shows the tools even
+    while the server is down. The bridge keeps an id of each server, not its command or URL.
 
     \b
     mcp-a2a servers
     mcp-a2a servers --forget mcp-servers/everything
     mcp-a2a servers --forget 44fbe50c --forget 0a1b2c3d
 
-    A running bridge goes on with what it knows. Its next start finds out what you have forgotten here.
+    A running bridge keeps what it knows. Its next start finds out again what you made it forget.
     """
     from bridge.cli import logs
     from bridge.mcp.client.known_servers import remembered_in
@@ -108,7 +108,7 @@ def _meant(word: str, known: Sequence[KnownServer]) -> KnownServer:
             raise UsageError(f"no server {word!r} is remembered" + (f": {hint}" if hint else ""))
         case _:
             ids = listed(map(_short, found), "and")
-            raise UsageError(f"{len(found)} servers are called {word!r}: give the id of one, of {ids}")
+            raise UsageError(f"{len(found)} servers are called {word!r}: give one of the ids {ids}")
 
 
 def _forget(path: Path, forgotten: Sequence[KnownServer]) -> int:
@@ -124,7 +124,7 @@ def _forget(path: Path, forgotten: Sequence[KnownServer]) -> int:
     forget_listings(path.with_name(FOLDER_NAME), server_ids.__contains__)
     for one in dict.fromkeys(map(_title, forgotten)):
         render.say(f"forgotten: {one}")
-    render.say("A bridge that runs goes on as it began: restart it to have this found out anew")
+    render.say("A running bridge still knows this: restart it to find it out again")
     return 0
 
 

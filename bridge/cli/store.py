@@ -40,8 +40,8 @@ def store() -> None:
 @click.option(
     "--store-url",
     metavar="env:NAME|file:PATH|URL",
-    help="Use this URL instead of the file's `store`: that of a role that may make tables. A URL with a password stands"
-    " in a variable or a file.",
+    help="Use this URL instead of the file's `store`, for a database role that may create tables. Put a URL with a"
+    " password into a variable or a file.",
 )
 @click.option("--dry-run", is_flag=True, help="Change nothing, and say what would change.")
 @click.option(
@@ -50,13 +50,13 @@ def store() -> None:
     type=click.FloatRange(min=0, max=_LONGEST_WAIT),
     default=0.0,
     metavar="SECONDS",
-    help="Wait for the bridges that are in the way of a breaking change, for at most this long.",
+    help="Wait at most this long until no bridge is in the way of a breaking change.",
 )
 def migrate(**options: Any) -> int:
     """Make or update the tables of a file's agents, and of the list of replicas, in PostgreSQL.
 
-    FILE defaults to bridge.toml in the current folder. A bridge makes missing tables by itself, and takes changes that
-    older releases do not notice. Two things need this command: a role of the bridge that may not make tables, and a
+    FILE defaults to bridge.toml in the current folder. A bridge itself creates missing tables, and makes changes that
+    older releases do not notice. You need this command if the bridge's database role may not create tables, and for a
     breaking change, after which older releases cannot use the tables.
 
     \b
@@ -64,10 +64,10 @@ def migrate(**options: Any) -> int:
     mcp-a2a store migrate --store-url env:OWNER_URL team.toml
     mcp-a2a store migrate --wait 300
 
-    A breaking change is refused while bridges use the store. Stop them first; with --wait the command waits until they
-    have gone. Run it with the new release, and start that release afterwards.
+    The command refuses a breaking change while bridges use the store. Stop them first; with --wait the command waits
+    until they have stopped. Run the command with the new release, and then start the new release.
 
-    Exit codes: 0 the tables are those of this release; 2 the command, the file or the database is at fault, or bridges
+    Exit codes: 0 the tables fit this release; 2 the command, the file or the database is at fault, or bridges
     use the store.
     """
     import anyio
@@ -122,19 +122,19 @@ async def _migrate(plan: Plan, url: str, wait_seconds: float, dry_run: bool) -> 
     except StoreLockedError as exc:
         if wait_seconds:
             raise
-        raise UsageError(f"{exc}, or wait for that with --wait SECONDS") from exc
+        raise UsageError(f"{exc}, or let the command wait with --wait SECONDS") from exc
 
 
 def lines_of(done: Migration, *, dry_run: bool) -> Iterator[str]:
     """The lines that say what a migration did, or would do."""
     if done.before == done.after:
-        yield f"{done.place}: the tables are of version {done.after}, so there is nothing to do"
+        yield f"{done.place}: the tables have version {done.after}, so there is nothing to do"
         return
     verb = "would be" if dry_run else "were"
     if not done.before:
         yield f"{done.place}: the tables {verb} made, in version {done.after}"
         return
-    yield f"{done.place}: the tables {verb} brought from version {done.before} to {done.after}"
+    yield f"{done.place}: the tables {verb} updated from version {done.before} to {done.after}"
     if done.is_breaking:
         yield f"  releases for version {done.before} {'could' if dry_run else 'can'} not use them any more"
     if done.living:
@@ -182,20 +182,20 @@ class _StorePlace:
 def move(source: str, target: str, agents: tuple[str, ...]) -> int:
     """Move the tasks of agents from one store to another: from SQLite to PostgreSQL, or back.
 
-    FROM and TO are configuration files with the same agents and another `store` each. Either may be the path of one
-    SQLite file instead (sqlite:///PATH if it is not there yet).
+    FROM and TO are configuration files with the same agents and different stores. Either may be the path of a SQLite
+    file instead (sqlite:///PATH if the file does not exist yet).
 
     \b
     mcp-a2a store move old.toml new.toml
     mcp-a2a store move old.toml new.toml --agent devtools
     mcp-a2a store move ~/.local/state/mcp-a2a/devtools-8080.db new.toml
 
-    Stop the bridges of both first: a store in use is refused. Every task is moved with its events, its messages, its
-    context and what its worker keeps. Then each is read back and compared. The store to move to keeps all of them or
-    none, and must have no others; so the command can be run again. The other store stays as it is.
+    Stop the bridges of both first: the command refuses a store in use. It copies every task with its events, messages,
+    context and worker state, then reads each copy back and compares it. TO gets all tasks or none, and must have no
+    other tasks, so you can run the command again. FROM stays as it is.
 
-    Tasks that have not ended go on with the first bridge that starts on TO. Do not start one on FROM again: two bridges
-    would work on the same task.
+    The first bridge that starts on TO continues the tasks that have not ended. Do not start a bridge on FROM again: two
+    bridges would work on the same task.
 
     Exit codes: 0 the tasks are there; 2 the command, a file or a store is at fault, or a bridge uses a store.
     """
@@ -225,9 +225,11 @@ async def _move(source: str, target: str, agents: Sequence[str]) -> None:
     if unfinished:
         has = "task has" if unfinished == 1 else "tasks have"
         render.result(
-            f"{unfinished} {has} not ended: the first bridge that starts on {target} goes on with them."
+            f"{unfinished} {has} not ended: the first bridge that starts on {target} continues them."
         )
-    render.result(f"{source} is as it was. Start no bridge on it again: two would work on the same task.")
+    render.result(
+        f"{source} is unchanged. Start no bridge on it again: two bridges would work on the same task."
+    )
 
 
 async def _move_one(label: str, source: PlacedStore, target: PlacedStore) -> int:
@@ -255,7 +257,7 @@ def _place(text: str) -> _StorePlace:
     from bridge.store.sqlite import SQLiteStore
 
     if text.startswith(POSTGRES_SCHEMES):
-        raise UsageError("a PostgreSQL is named by a configuration file whose `store` leads to it")
+        raise UsageError("name a PostgreSQL store by a configuration file that has it as `store`")
     path = Path(text.removeprefix(SQLITE_SCHEME)).expanduser()
     if text.startswith(SQLITE_SCHEME) or is_database(path):
         return _StorePlace(text, alone=PlacedStore(SQLiteStore(path), str(path.absolute())))
@@ -269,7 +271,9 @@ def _names(old: _StorePlace, new: _StorePlace, agents: Sequence[str]) -> list[st
 
     names = list(dict.fromkeys(agents)) or [*(old.stores or new.stores)] or [""]
     if len(names) > 1 and (old.alone or new.alone):
-        raise UsageError(f"one file has the tasks of one agent: say which one by --agent, {listed(names)}")
+        raise UsageError(
+            f"a SQLite file has the tasks of one agent: name the agent with --agent, {listed(names)}"
+        )
     return names
 
 
@@ -303,9 +307,9 @@ def _missing_keys(old: _StorePlace, new: _StorePlace) -> Iterator[str]:
     for key in _keys(old.loaded):
         if (secret := _secret(key)) is not None and secret not in known:
             yield (
-                f"MCP hosts hold handles of tasks and contexts that {old.text} has sealed with a key that {new.text}"
-                f" does not name, so they are refused: put {toml_value(key)} behind the first of its `keys`, on every"
-                " replica, until hosts hold no old handle"
+                f"MCP hosts may hold handles of tasks and contexts that are sealed with a key of {old.text}, and"
+                f" {new.text} lacks this key, so it refuses them: add {toml_value(key)} after the first of its `keys`,"
+                " on every replica, until hosts hold no old handle"
             )
 
 

@@ -31,7 +31,9 @@ def serving_options(log_level: str) -> Callable[[_Command], _Command]:
             help="Let in callers with this token. Repeatable.",
         ),
         click.option(
-            "--allow-unauthenticated", is_flag=True, help="Listen beyond this machine without --auth."
+            "--allow-unauthenticated",
+            is_flag=True,
+            help="Listen on an address beyond this machine even without --auth.",
         ),
         click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True),
         click.option(
@@ -80,9 +82,9 @@ def serving_options(log_level: str) -> Callable[[_Command], _Command]:
     "--push-allow",
     multiple=True,
     metavar="HOST:PORT",
-    help="The same, and also to this receiver on this machine or in its network. Repeatable.",
+    help="As --push, and also allow this receiver on this machine or in its network. Repeatable.",
 )
-@click.option("--console", is_flag=True, help="Serve the pages for people at /console, too.")
+@click.option("--console", is_flag=True, help="Serve the console for people at /console.")
 @click.option("--mapping", default="default", show_default=True, metavar="NAME|FILE", help="Mapping profile.")
 @click.option(
     "--header",
@@ -94,7 +96,7 @@ def serving_options(log_level: str) -> Callable[[_Command], _Command]:
 @click.option(
     "--allow-private",
     is_flag=True,
-    help="Connect even if the name in the URL was public and now leads to a private address.",
+    help="Connect even if a public host name in the URL leads to a private address.",
 )
 @click.option(
     "--env", "variables", multiple=True, metavar="NAME[=VALUE]", help="Variable for the command. Repeatable."
@@ -119,7 +121,7 @@ def serving_options(log_level: str) -> Callable[[_Command], _Command]:
 @click.option(
     "--fail",
     type=click.Choice(["open", "closed"]),
-    help="If a server is down at the start, open goes on trying, closed ends. Default: the profile's (closed).",
+    help="If a server is down at the start: open retries, closed exits. Default: the profile's (closed).",
 )
 @serving_options("info")
 def wrap(**options: Any) -> int:

@@ -192,7 +192,7 @@ async def test_a_card_that_is_not_as_it_should_be_is_shown_and_ends_with_1(run: 
         done = await run(url)
     assert done.code == 1
     assert done.out == SHOWN.partition("  draw")[0]
-    assert done.err.startswith("not as A2A asks: skills: Tuple should have at least 1 item")
+    assert done.err.startswith("does not conform to A2A: skills: Tuple should have at least 1 item")
 
 
 async def test_the_address_of_an_mcp_server_is_told_as_what_it_is(run: Run) -> None:

@@ -274,9 +274,9 @@ REFUSED = [
     (["--granularity", "tool", "http://127.0.0.1:1"], "--granularity"),
     (["--http", "--host", "0.0.0.0", "http://127.0.0.1:1"], "--allow-unauthenticated"),
     (["--http", "--auth", "token", "http://127.0.0.1:1"], "--auth takes"),
-    (["http://"], "'http://' names no host"),
+    (["http://"], "'http://' has no host"),
     (["http://a.example:99999"], "Port out of range"),
-    (["--trust", "nonsense", "http://127.0.0.1:1"], "'nonsense' names no host"),
+    (["--trust", "nonsense", "http://127.0.0.1:1"], "'nonsense' has no host"),
 ]
 
 

@@ -86,7 +86,7 @@ def test_what_is_printed_is_the_very_document_that_is_served(
             "--header: the header Authorization appears twice",
         ),
         (["wrap", "--header", "X-A=b", "--header", "x-a=c", URL], "--header: the header x-a appears twice"),
-        (["expose", "--trust", "nonsense", URL], "'nonsense' names no host"),
+        (["expose", "--trust", "nonsense", URL], "'nonsense' has no host"),
         (
             ["call", "--bearer", "env:TOKEN", "tool", "--", "x"],
             "--bearer is for a URL; a command takes --env",
@@ -136,7 +136,7 @@ def test_a_user_may_stand_in_a_url_of_the_command_line_alone() -> None:
     (server,) = asked.plan().servers.values()
     assert isinstance(server.target, HttpTarget)
     assert server.target.url == url
-    with pytest.raises(UsageError, match="does not stand in a file"):
+    with pytest.raises(UsageError, match="may have no user or password"):
         asked.write()
 
 

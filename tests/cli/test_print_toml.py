@@ -149,7 +149,7 @@ def test_what_seems_to_be_a_secret_is_read_from_a_variable_and_that_is_said(tmp_
     done = printed(tmp_path, "wrap", "--print-toml", "--env", "API_TOKEN=hunter2", "--", "x")
     assert "hunter2" not in done.stdout + done.stderr
     assert 'API_TOKEN = { env = "API_TOKEN" }' in done.stdout
-    assert "set that" in done.stderr
+    assert "so set it" in done.stderr
 
 
 def test_where_the_tasks_of_a_file_will_be_is_said(tmp_path: Path) -> None:

@@ -372,10 +372,10 @@ async def test_nobody_else_can_call_what_is_behind_stdio(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["two.toml", "--stdio"], "has several MCP servers: say which one, team or other"),
+        (["two.toml", "--stdio"], "has several MCP servers: name one, team or other"),
         (["two.toml", "--stdio", "taem"], "no MCP server 'taem': did you mean `team`?"),
         (["--stdio", "two.toml"], "the file comes before --stdio"),
-        (["none.toml", "--stdio"], "has no MCP server: it takes a table [agents_as_tools.NAME]"),
+        (["none.toml", "--stdio"], "has no MCP server: write a table [agents_as_tools.NAME]"),
         (["two.toml", "--stdio", "team", "--port", "1"], "does not go with --port"),
         (["two.toml", "--stdio", "team", "--require-auth"], "does not go with --require-auth"),
     ],

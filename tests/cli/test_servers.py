@@ -40,7 +40,7 @@ def test_what_is_remembered_is_listed_in_words_by_name_and_id(file: Path, tmp_pa
     assert done.stdout.splitlines() == [
         f"mcp-servers/everything  {one}",
         "  speaks MCP 2025-11-25 or older",
-        "  asks in the middle of calls: one call at a time",
+        "  asks in the middle of calls: gets one call at a time",
         f"(did not say its name)  {other}",
         "  speaks MCP 2026-07-28 or newer",
         "(did not say its name)  01234567",
@@ -67,7 +67,7 @@ def test_a_server_is_forgotten_by_its_name_or_id_and_the_others_are_not(file: Pa
     assert done.stderr.splitlines() == [
         f"forgotten: mcp-servers/everything  {one.server_id[:8]}",
         "forgotten: (did not say its name)  01234567",
-        "A bridge that runs goes on as it began: restart it to have this found out anew",
+        "A running bridge still knows this: restart it to find it out again",
     ]
     assert remembered_in(file) == [other]
 
@@ -89,7 +89,7 @@ def test_all_of_it_is_forgotten_at_once(file: Path, tmp_path: Path) -> None:
             "no server 'everything' is remembered: did you mean `mcp-servers/everything`?",
         ),
         (["--forget", "0123456"], "no server '0123456' is remembered: did you mean `01234567`?"),
-        (["--forget", "twice"], "2 servers are called 'twice': give the id of one, of "),
+        (["--forget", "twice"], "2 servers are called 'twice': give one of the ids "),
         (["--forget", "twice", "--forget-all"], "give --forget or --forget-all, not both"),
         (
             ["--json", "--forget-all"],

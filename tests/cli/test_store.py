@@ -85,7 +85,7 @@ def test_tables_are_made_once_and_a_dry_run_makes_none(files: Files) -> None:
     assert [done.stdout.splitlines()[1:] for done in said] == [
         [f"{files.place}: the tables would be made, in version {AGENT.version}"],
         [f"{files.place}: the tables were made, in version {AGENT.version}"],
-        [f"{files.place}: the tables are of version {AGENT.version}, so there is nothing to do"],
+        [f"{files.place}: the tables have version {AGENT.version}, so there is nothing to do"],
     ]
     assert [done.stdout.partition(":")[0] for done in said] == ["mcp_a2a"] * 3
     assert {done.returncode for done in said} == {0}
@@ -151,13 +151,13 @@ ONE = (LivingReplica(1, datetime(2026, 1, 1, tzinfo=UTC)),)
         (
             Migration("p", 1, 2, is_breaking=False),
             False,
-            ["p: the tables were brought from version 1 to 2"],
+            ["p: the tables were updated from version 1 to 2"],
         ),
         (
             Migration("p", 1, 3, is_breaking=True),
             False,
             [
-                "p: the tables were brought from version 1 to 3",
+                "p: the tables were updated from version 1 to 3",
                 "  releases for version 1 can not use them any more",
             ],
         ),
@@ -165,7 +165,7 @@ ONE = (LivingReplica(1, datetime(2026, 1, 1, tzinfo=UTC)),)
             Migration("p", 1, 3, is_breaking=True, living=ONE * 2),
             True,
             [
-                "p: the tables would be brought from version 1 to 3",
+                "p: the tables would be updated from version 1 to 3",
                 "  releases for version 1 could not use them any more",
                 "  2 bridges would have to be stopped first",
             ],
@@ -187,8 +187,8 @@ def test_tasks_are_moved_to_a_database_and_a_repeat_finds_that_they_are(files: F
     assert rest == [
         f"  from {files.database}",
         "  to   postgresql:///postgres, which replicas share",
-        "1 task has not ended: the first bridge that starts on new.toml goes on with them.",
-        "old.toml is as it was. Start no bridge on it again: two would work on the same task.",
+        "1 task has not ended: the first bridge that starts on new.toml continues them.",
+        "old.toml is unchanged. Start no bridge on it again: two bridges would work on the same task.",
     ]
     assert files.in_database() == ["t1", "t2"]
     again = files.store("move", "old.toml", "new.toml").stdout
@@ -211,7 +211,7 @@ REFUSED: dict[str, tuple[Callable[[Files], list[str]], str]] = {
         lambda _: ["old.toml", "new.toml", "--agent", "other"],
         "has no [tools_as_agent.other]",
     ),
-    "a URL": (lambda _: ["old.toml", "postgresql:///a"], "is named by a configuration file whose `store`"),
+    "a URL": (lambda _: ["old.toml", "postgresql:///a"], "name a PostgreSQL store by a configuration file"),
     "memory": (
         lambda files: [
             str(
@@ -226,7 +226,7 @@ REFUSED: dict[str, tuple[Callable[[Files], list[str]], str]] = {
             str(files.shared(files.agents, "[tools_as_agent.other]\nfrom = ['raw']\n")),
             "sqlite:///back.db",
         ],
-        "one file has the tasks of one agent: say which one by --agent",
+        "a SQLite file has the tasks of one agent: name the agent with --agent",
     ),
 }
 
@@ -268,7 +268,7 @@ def test_a_key_that_hosts_need_and_the_new_file_lacks_is_said(takes_over: bool, 
     more = f", {{ file = '{key}' }}" if takes_over else ""
     files.shared(files.agents, team, keys=f"{{ env = 'KEY' }}{more}")
     said = files.store("move", "old.toml", "new.toml").stderr
-    assert (f'put {{ file = "{key}" }} behind the first of its `keys`' in said) is not takes_over
+    assert (f'add {{ file = "{key}" }} after the first of its `keys`' in said) is not takes_over
     assert SECRET.upper() not in said
 
 

@@ -182,7 +182,7 @@ def test_the_old_key_is_refused_and_the_new_one_is_named() -> None:
         (("--workers", "4"), "--workers is gone"),
         (("--workers", "1"), "--workers is gone"),
         (("--fd", "999"), "there is no open descriptor 999"),
-        (("--fd", "999", "--stdio"), "--stdio listens nowhere: it does not go with --fd"),
+        (("--fd", "999", "--stdio"), "--stdio opens no port: it does not go with --fd"),
         (("--audit-file", "a.jsonl"), r"--audit-file needs an audit: write a table \[audit\]"),
     ],
 )

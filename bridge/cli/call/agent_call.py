@@ -167,8 +167,8 @@ class AgentCalling:
     def _how_to_find(self) -> str:
         """A hint how to find a task that is no longer watched."""
         if self._task_id is None:
-            return "If it began a task, that may still run; it did not say its id."
-        return f"The task may still run; this shows it: {self._connection.line('tasks')} {self._task_id}"
+            return "If the agent began a task, the task may still run; the agent did not give its id."
+        return f"The task may still run. To show it: {self._connection.line('tasks')} {self._task_id}"
 
     async def _fetch(self, task_id: str) -> None:
         from bridge.a2a.model.objects import StreamResponse
@@ -192,7 +192,7 @@ class AgentCalling:
                         await self._follow(client, message)
         except TimeoutError as exc:
             task = f"; the task {self._task_id} goes on" if self._task_id else ""
-            raise PeerError(f"the agent was not done within {self._timeout_seconds:g} s{task}") from exc
+            raise PeerError(f"the agent did not finish within {self._timeout_seconds:g} s{task}") from exc
         except PeerError as exc:
             if isinstance(exc, OutcomeUnknownError) or self._goes_on:
                 raise PeerError(f"{exc}. {self._how_to_find()}") from exc

@@ -49,9 +49,9 @@ class CallRequest:
         except UnicodeEncodeError as exc:
             raise UsageError("the command line is not in UTF-8") from exc
         if wrong := [word for word, pair in zip(words, pairs, strict=True) if pair is None]:
-            raise UsageError(f"arguments are given as KEY=VALUE, not {wrong[0]!r}; --text sends words")
+            raise UsageError(f"arguments are given as KEY=VALUE, not {wrong[0]!r}; --text sends a text")
         if sum((bool(pairs), given is not None, text is not None)) > 1:
-            raise UsageError("give KEY=VALUE, --json or --text: one of them")
+            raise UsageError("give only one of KEY=VALUE, --json and --text")
         _require_one_purpose(options, skill, bool(pairs) or given is not None or text is not None)
         values: dict[str, tuple[str, ...]] = {}
         for pair in filter(None, pairs):
@@ -136,9 +136,9 @@ def _require_one_purpose(options: dict[str, Any], skill: str | None, says_someth
     if options["task_id"] and skill is not None:
         raise UsageError(f"give a skill or --task, not both: {skill!r} is not KEY=VALUE")
     if options["decline"] and not options["task_id"]:
-        raise UsageError("--decline takes --task: which task asks?")
+        raise UsageError("--decline needs --task with the id of the task")
     if options["task_id"] and options["no_wait"] and not (says_something or options["decline"]):
-        raise UsageError("--no-wait with --task takes an answer, too")
+        raise UsageError("--no-wait with --task needs an answer")
     if options["decline"] and says_something:
         raise UsageError("give an answer or --decline, not both")
 
@@ -163,4 +163,4 @@ def _text_in(name: str) -> str:
     except OSError as exc:
         raise UsageError(f"--json @{name}: {exc.strerror}") from exc
     except UnicodeDecodeError as exc:
-        raise UsageError(f"--json @{name}: it is not in UTF-8") from exc
+        raise UsageError(f"--json @{name}: the text is not UTF-8") from exc

@@ -70,14 +70,14 @@ class _WithServer(click.Command):
     "--json",
     "arguments",
     metavar="OBJECT",
-    help="All arguments as one JSON object; @FILE has it in a file, @- on stdin.",
+    help="All arguments as one JSON object; @FILE reads it from a file, @- from stdin.",
 )
 @click.option("--text", help="Send this text instead of arguments. You may leave out SKILL.")
 @click.option(
     "--task",
     "task_id",
     metavar="ID",
-    help="Go on with this task: answer its question with KEY=VALUE, --json or --text, or watch it.",
+    help="Continue this task: answer its question with KEY=VALUE, --json or --text, or watch it.",
 )
 @click.option("--decline", is_flag=True, help="With --task: decline its question.")
 @click.option("--trace", is_flag=True, help="Show all sent and received messages on stderr, as JSON.")
@@ -96,7 +96,7 @@ class _WithServer(click.Command):
     type=click.Choice(["auto", "legacy", "modern"]),
     default="auto",
     show_default=True,
-    help="The generation of MCP of a server: legacy is 2025-11-25 and older, modern 2026-07-28.",
+    help="The server's generation of MCP: legacy is 2025-11-25 and older, modern 2026-07-28.",
 )
 @call_options
 def call(**options: Any) -> int:
@@ -105,9 +105,9 @@ def call(**options: Any) -> int:
     URL is the address of an agent or of an MCP server. An MCP server may also be a command, after --. Without SKILL or
     TOOL, the command lists what the agent or the server has.
 
-    Results go to stdout, and everything else goes to stderr. Only --json-output prints data that repeats a text or a
-    file. The skill's schema says how a VALUE is read. Without a schema, a VALUE that is JSON is read as JSON. To give
-    the items of an array, repeat its KEY=VALUE.
+    Results go to stdout, and everything else goes to stderr. Data that repeats a text or a file is printed only with
+    --json-output. The skill's schema defines the type of a VALUE. Without a schema, a VALUE that is JSON is read as
+    JSON. To give the items of an array, repeat its KEY=VALUE.
 
     \b
     mcp-a2a call http://127.0.0.1:8080 echo message=hello
@@ -115,9 +115,9 @@ def call(**options: Any) -> int:
     mcp-a2a call --text "What can you do?" https://agent.example.com
     mcp-a2a call echo message=hello -- npx -y @modelcontextprotocol/server-everything
 
-    When the agent asks a question, the terminal shows it. Ctrl+D declines it, or cancels the task if the agent has not
-    said how a client declines. Ctrl+C cancels the task. Without a terminal, a call of a tool that asks is cancelled,
-    and a task goes on waiting. --task answers it later:
+    When the agent asks a question, the terminal shows it. Ctrl+D declines it, or cancels the task if the agent does not
+    define how a client declines. Ctrl+C cancels the task. Without a terminal, a call of a tool that asks is cancelled,
+    and a task of an agent keeps waiting. --task answers it later:
 
     \b
     mcp-a2a call http://127.0.0.1:8080 --task 0198c0de-... name=Ada

@@ -92,20 +92,19 @@ class CallView:
     def left(self, task_id: str) -> None:
         """Show the id of a task whose end is not awaited."""
         if self._has_result:
-            self._say("The agent keeps the result: --no-wait prints the task's id alone.")
+            self._say("The agent keeps the result: --no-wait prints only the id of the task.")
         if not self._json_lines:
             write(f"{task_id}\n")
 
     def unanswered(self, reason: str, command: str, how_declined: str) -> None:
         """Say that nobody can answer the question, and which command would answer it."""
-        decline = f" (--decline in place of the answer {how_declined})"
+        decline = f" (--decline instead of an answer {how_declined})"
         self._fault(f"The task waits for an answer, and {reason}. To answer it{decline}:\n{command}")
 
     def declined(self) -> None:
         """Say that the person declined, and that the agent cannot be told."""
         self._say(
-            "You declined. The agent has not said how a client declines, so the agent gets no answer, and its task is"
-            " canceled."
+            "You declined. The agent does not define how a client declines, so the task is canceled instead."
         )
 
     def unasked(self) -> None:

@@ -95,7 +95,7 @@ def require_none_for_agents(options: Mapping[str, Any]) -> None:
         UsageError: such an option was given.
     """
     for option in options_for_agents(options):
-        raise UsageError(f"{option} is for agents: the call of a server's tool is no task")
+        raise UsageError(f"{option} is for agents: a call of an MCP server has no task")
 
 
 def server_from(options: Mapping[str, Any]) -> Plan:
@@ -174,7 +174,7 @@ class ToolCalling:
             self._patience.resume()
             with self._patience.scope:
                 return await self._call()
-        raise PeerError(f"the tool was not done within {self._timeout_seconds:g} s, and was cancelled")
+        raise PeerError(f"the tool did not finish within {self._timeout_seconds:g} s, and was cancelled")
 
     async def _call(self) -> int:
         """Read the arguments of the command line, call the tool and print the result."""
@@ -281,7 +281,7 @@ class ToolCalling:
     async def _finish(self, tool: Tool, result: JsonObject) -> int:
         self._tell({"result": result})
         if (kind := result.get("resultType", "complete")) != "complete":
-            raise PeerError(f"the server gave a result of a kind that is not known here: {str(kind)[:50]!r}")
+            raise PeerError(f"the server gave a result of an unknown kind: {str(kind)[:50]!r}")
         links = (
             replace(_LINKS, extension_active=False, read=await self._read(result)) if self._saves else _LINKS
         )
@@ -336,7 +336,7 @@ class ToolCalling:
 
     def withdraw(self, key: str) -> None:  # noqa: ARG002 - the answer shows which question it was
         """Say that the server has withdrawn a question; see `Asker.withdraw`."""
-        self._steps.put(lambda: render.say("The server no longer wants to know: the answer was not sent."))
+        self._steps.put(lambda: render.say("The server has withdrawn its question: the answer was not sent."))
 
     def miss_question(self, calls: int) -> None:
         """Nothing to do, because there is only one call; see `Asker.miss_question`."""

@@ -77,8 +77,8 @@ def print_text(path: Path, found: Findings, places: Sequence[str]) -> None:
     for face in found.faces:
         named = f": {face.says}" if face.says else ""
         _section(f"{face.path}, {_KINDS[face.kind]}{named}", _face_lines(face, is_seen=not found.unseen))
-    _section("To be registered as redirect URIs", _redirect_lines(found.redirect_uris))
-    _section("Not looked at", found.unseen, render.sentence)
+    _section("Redirect URIs to register", _redirect_lines(found.redirect_uris))
+    _section("Not checked", found.unseen, render.sentence)
     _section(
         "Notes", (words for words, _ in _grouped((note, "") for note in found.all_notes)), render.sentence
     )
@@ -109,7 +109,7 @@ def _some(names: Sequence[str]) -> str:
 def _verdict(found: Findings) -> str:
     if found.faults:
         return counted(len(found.faults), "fault")
-    return "it is right as far as it was looked at" if found.unseen else "all is well"
+    return "no faults, as far as it was checked" if found.unseen else "all is well"
 
 
 def _peer_lines(peers: Sequence[PeerFindings], *, is_seen: bool) -> Iterable[str]:
@@ -137,7 +137,7 @@ def _face_lines(face: FaceFindings, *, is_seen: bool) -> Iterable[str]:
         title = row.title if row.title not in (row.name, row.stands_for) else ""
         yield f"{name:<{widest[0]}}  <->  {source:<{widest[1]}}  {title}".rstrip()
     if face.own:
-        yield f"and of the bridge itself {', '.join(face.own)}"
+        yield f"and the bridge's own: {', '.join(face.own)}"
     people: dict[tuple[str, ...], list[str]] = {}
     for principal, usable in face.usable.items():
         people.setdefault(usable, []).append(principal)

@@ -39,7 +39,7 @@ _STEM_CHARACTERS: Final = 34
     "agents",
     multiple=True,
     metavar="[NAME=]URL",
-    help="A remote A2A agent: its base URL, or that of its card. Repeatable.",
+    help="A remote A2A agent: its base URL, or the URL of its card. Repeatable.",
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def init(**options: Any) -> int:
@@ -54,14 +54,14 @@ def init(**options: Any) -> int:
     mcp-a2a init --server "npx -y @modelcontextprotocol/server-everything"
     mcp-a2a init team.toml --server weather=https://weather.example.com/mcp --agent https://research.example.com
 
-    The command also writes mcp-a2a.schema.json beside the file. Editors complete and check the file by it.
+    The command also writes mcp-a2a.schema.json beside the file. Editors use it to complete and check the file.
     """
     from bridge.cli import render
     from bridge.config.starter import SCHEMA_FILE
 
     path: Path = options["file"]
     if path.exists() and not options["force"]:
-        raise UsageError(f"{path} is there already: --force writes over it, or name another file")
+        raise UsageError(f"{path} exists: overwrite it with --force, or name another file")
     starter = _starter(options)
     _write(path, starter.text())
     render.say(f"The configuration is in {path}")
@@ -107,7 +107,7 @@ def _ask_for_peers() -> tuple[dict[str, str | Sequence[str]], dict[str, str]]:
 
 
 def _renamed(name: str, value: Any) -> tuple[str, Any]:
-    chosen = _answer(f"What it is called in the file ({name}):", name) or name
+    chosen = _answer(f"Its name in the file ({name}):", name) or name
     _require_name(chosen)
     return chosen, value
 
@@ -181,7 +181,7 @@ def _require_url(url: str) -> None:
 
 def _require_apart(given: Sequence[str], named: Mapping[str, object]) -> None:
     if len(given) != len(named):
-        raise UsageError("two of them would have the same name in the file: give one as NAME=...")
+        raise UsageError("two of them would have the same name in the file: name one with NAME=...")
 
 
 def _schema() -> str:

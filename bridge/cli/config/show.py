@@ -25,7 +25,7 @@ _AT_FAULT: Final = 1
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[FILE]")
-@click.option("--sources", is_flag=True, help="Print the source of each value behind it.")
+@click.option("--sources", is_flag=True, help="Print the source of each value after it.")
 @click.option("--card", metavar="NAME", help="Print the Agent Card of this agent (tools_as_agent) as JSON.")
 @click.option("--tools", metavar="NAME", help="Print the tools of this MCP server (agents_as_tools) as JSON.")
 def show(**options: Any) -> int:
@@ -121,5 +121,5 @@ def _print(plan: Plan, look: Look) -> int:
     value, down = anyio.run(preview)
     render.write_document(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
     for why in down:
-        render.say(f"not all of it, as this cannot be called: {why}")
+        render.say(f"incomplete, because this cannot be called: {why}")
     return _AT_FAULT if down else 0

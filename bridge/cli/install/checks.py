@@ -43,7 +43,7 @@ def card_name(options: dict[str, Any]) -> str:
     try:
         return name_from(anyio.run(fetch_name))
     except PeerError as exc:
-        render.say(f"The server is named after its URL, as its agent's card could not be read: {exc}")
+        render.say(f"The server is named after its URL, because its agent's card could not be read: {exc}")
         return ""
 
 
@@ -148,7 +148,7 @@ def check_as_host(
     tools, words = anyio.run(tools_of, start)
     own_tools = {str(own["name"]) for own in follow_ups(1)}  # the argument does not change their names
     if {tool.name for tool in tools} <= own_tools:
-        raise PeerError("the server lists no tool of an agent, so that nothing was written", detail=words)
+        raise PeerError("the server lists no tool of an agent. Nothing was written", detail=words)
     say = render.say if host is places.ANY_HOST or host.is_yaml else lambda line: render.write(f"{line}\n")
     say(f"{counted(len(tools), 'tool')}, as {host.title} would see {'it' if len(tools) == 1 else 'them'}:")
     for tool in sorted(tools, key=lambda tool: tool.name):

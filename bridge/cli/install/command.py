@@ -53,9 +53,7 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
     is_flag=True,
     help="List the servers of mcp-a2a in the files of all hosts, or of HOST.",
 )
-@click.option(
-    "--add", is_flag=True, help="Add the agents to a server that is there: the only one, or --name."
-)
+@click.option("--add", is_flag=True, help="Add the agents to an installed server: the only one, or --name.")
 @click.option(
     "--remove", is_flag=True, help="Remove a server from the host's file, or agents from their server."
 )
@@ -69,7 +67,7 @@ def install(**options: Any) -> int:
     """Add A2A agents to an MCP host, as a server that the host starts.
 
     Name the agents by their URLs, or name a configuration file. Of a file, the command adds one MCP server. Without
-    arguments, at a terminal, the command finds the hosts that are there, and asks for everything.
+    arguments, at a terminal, the command finds the installed hosts, and asks for everything.
 
     \b
     HOST is one of
@@ -90,8 +88,8 @@ def install(**options: Any) -> int:
     Everything else in the host's file stays as it is. The command keeps the last five backups beside the file. A secret
     is written as the place that it is read from. env:NAME is for hosts that start from a shell (claude-code, gemini).
 
-    --remove takes the name of a server, the URLs of agents, or a file. Of a server with several agents, it removes the
-    named agents alone.
+    --remove takes the name of a server, the URLs of agents, or a file. Of a server with several agents, it removes only
+    the named agents.
     """
     from bridge.cli import render
     from bridge.cli.install import dialog, edits
@@ -162,10 +160,10 @@ def _list(options: dict[str, Any]) -> int:
     from bridge.cli.install import installed
 
     if options["urls"] or options["remove"] or options["add"] or options["check"]:
-        raise UsageError("--list shows what there is: it takes a HOST, or nothing")
+        raise UsageError("--list shows the installed servers: it takes a HOST, or nothing")
     named = options["host"]
     if named is not None and (named == _PRINTED or _HOSTS[named].is_yaml):
-        raise UsageError(f"the file of {named} is not read, so nothing is known of it")
+        raise UsageError(f"mcp-a2a does not read the file of {named}")
     return installed.show([_HOSTS[named]] if named else list(places.HOSTS.values()))
 
 
@@ -186,7 +184,7 @@ def _require_consistent(options: dict[str, Any], host: places.Host) -> None:
         raise UsageError("--add takes the URLs of agents: a file is a server of its own")
     project = options["scope"] == places.InstallScope.PROJECT
     if options["path"] and project:
-        raise UsageError("--file names the file, so --scope has nothing to say")
+        raise UsageError("--file names the file: it does not go with --scope")
     changes = options["remove"] or options["add"]
     if host.is_yaml and (changes or options["path"]):
         raise UsageError(
@@ -202,7 +200,7 @@ def _require_consistent(options: dict[str, Any], host: places.Host) -> None:
         }
         for option in (option for option, is_given in given.items() if is_given):
             raise UsageError(
-                f"{options['host']} prints and has no file: {option} needs another host, or --file"
+                f"{options['host']} prints and writes no file: {option} needs another host, or --file"
             )
     if options["name"] is not None and not is_name(options["name"]):
         raise UsageError("--name takes at most 64 letters, digits, - and _: hosts take no more than that")
@@ -272,8 +270,8 @@ def _program() -> tuple[str, ...]:
     executable = Path(sys.executable)
     if entry.is_passing(executable):
         raise UsageError(
-            "this installation is one that uvx made for a single run, and goes away: "
-            "install it with `uv tool install` from where uvx got it, and run that"
+            "uvx made this installation for a single run, and deletes it: "
+            "install mcp-a2a with `uv tool install` from the same source, and run that installation"
         )
     return entry.installed_program(executable, lambda path: Path(path).is_file())
 

@@ -40,8 +40,8 @@ def install(options: dict[str, Any]) -> int:
     if not found:
         looked = ", ".join(host.title for host in places.HOSTS.values())
         raise UsageError(
-            f"no MCP host is found here (looked for {looked}). `mcp-a2a install mcp-json URL` prints what any other"
-            " host takes"
+            f"no MCP host is found here (looked for {looked}). `mcp-a2a install mcp-json URL` prints the server"
+            " for any other host"
         )
     chosen = _chosen(found)
     url, found_card = _agent()
@@ -138,7 +138,7 @@ def _token(url: str, found: FoundCard, option: str, variable: str) -> str:
             _leave()
         token = answer.strip()
         if not token.isascii() or not token.isprintable():
-            render.say("It has characters that HTTP does not carry.")
+            render.say("It has characters that HTTP does not allow.")
             continue
         os.environ[variable] = token  # only trials of this process read it
         connection = _connection(url, **({option: f"env:{variable}"} if token else {}))

@@ -118,7 +118,7 @@ def _replaced(name: str, present: JsonObject | None, server: JsonObject) -> Sequ
     gone = [one for one in entry.offered_by(present) or () if _key(one) not in kept]
     words = shell_line(before)
     lost = f", and no longer offers {' '.join(gone)}" if gone else ""
-    return (f"It takes the place of another {name}{lost}; that one was started with: {words}",)
+    return (f"It replaces another {name}{lost}. The old server was started with: {words}",)
 
 
 def _words(server: JsonObject) -> list[str]:
@@ -137,7 +137,7 @@ def _require_ours(draft: _Draft, name: str, offers: tuple[str, ...], *, is_named
     if _keys(there) != _keys(offers) and not is_named:
         raise UsageError(
             f"{name} in {draft.file.path} exposes {', '.join(there)}: "
-            f"give --name {name} if that one is meant, else another; --add --name {name} adds to it"
+            f"--name {name} replaces that server, --add --name {name} adds to it, and another --name adds a new server"
         )
 
 
@@ -201,12 +201,12 @@ def _server_to_add_to(draft: _Draft, options: Mapping[str, Any]) -> str:
         if len(ours) == 1:
             return ours[0]
         if not ours:
-            raise UsageError(f"{path} has no server of agents to add to: leave out --add to make one")
-        raise UsageError(f"{path} has {', '.join(ours)}: give --name with the one that is meant")
+            raise UsageError(f"{path} has no server of agents to add to: leave out --add to make a server")
+        raise UsageError(f"{path} has {', '.join(ours)}: name one with --name")
     if name in ours:
         return str(name)
     if name not in there:
-        raise UsageError(f"{name} is not in {path}: leave out --add to make it")
+        raise UsageError(f"{name} is not in {path}: leave out --add to make the server")
     if (served := entry.file_of(there[name])) is not None:
         raise UsageError(f"{name} in {path} serves {served[0]}: add the agent in that file")
     raise UsageError(f"{name} in {path} is a server of another kind: nothing is added to it")
@@ -228,7 +228,7 @@ def _require_same_options(name: str, server: JsonObject, given: Sequence[str]) -
     if unsaid := [pair for pair in has if pair[0] in entry.SECRET_OPTIONS and pair not in pairs]:
         words = " ".join(f"{option} {shell_word(value)}" for option, value in unsaid)
         raise UsageError(
-            f"{name} has {words}, and would send that to the new agent, too: give it again if you want that, else"
+            f"{name} has {words}, and would send it to the new agent, too: give it again to allow this, or"
             " install the agent as a server of its own"
         )
 
@@ -271,11 +271,11 @@ def _remove_named(draft: _Draft, name: str) -> None:
     server, path = draft.servers.get(name), draft.file.path
     if server is None:
         ours = [one for one, other in draft.servers.items() if entry.offered_by(other)]
-        there = f" (of mcp-a2a there is {', '.join(ours)})" if ours else ""
+        there = f" (servers of mcp-a2a: {', '.join(ours)})" if ours else ""
         draft.messages.append(f"{name} is not in {path}: nothing to change{there}")
         return
     if entry.offered_by(server) is None:
-        raise UsageError(f"{name} in {path} is a server of another kind: only those of mcp-a2a are removed")
+        raise UsageError(f"{name} in {path} is a server of another kind: only servers of mcp-a2a are removed")
     _remove_whole(draft, name, server)
 
 
@@ -302,9 +302,7 @@ def _remove_file(draft: _Draft, options: Mapping[str, Any]) -> None:
     ]
     if len(meant) > 1:
         words = ", ".join(f"{name} (--face {found[name][1]})" for name in meant)
-        raise UsageError(
-            f"{draft.file.path} has it as {words}: give --face or --name with the one that is meant"
-        )
+        raise UsageError(f"{draft.file.path} has it as {words}: name one with --face or --name")
     if not meant:
         if options["name"]:
             _remove_named(draft, options["name"])
@@ -324,7 +322,7 @@ def _remove_agents(draft: _Draft, urls: Sequence[str], name: str | None) -> None
     whole = [one for one, keys in held.items() if keys == wanted]
     holding = {key: whole or [one for one, keys in held.items() if key in keys] for key in sorted(wanted)}
     for several in (names for names in holding.values() if len(names) > 1):
-        raise UsageError(f"{path} has it as {', '.join(several)}: give --name with the one that is meant")
+        raise UsageError(f"{path} has it as {', '.join(several)}: name one with --name")
     if missing := [url for url in urls if not holding[_key(url)]]:
         where = f"{name} in {path}" if name else path
         draft.messages.append(f"nothing in {where} offers {' '.join(missing)}: nothing to change")
@@ -362,12 +360,12 @@ def _written(options: Mapping[str, Any], draft: _Draft, *, removes: bool = False
     if is_same:
         return 0
     if backup:
-        render.say(f"What was there before is in {backup}")
+        render.say(f"The previous file is in {backup}")
     if removes:
-        render.say(f"Restart {draft.host.title}: until then what it has started goes on.")
+        render.say(f"Restart {draft.host.title}: until then its started servers go on.")
         return 0
     if shared:
-        render.say("It names a path of this machine: on another, each has to install it")
+        render.say("The entry has a path of this machine: install it on every other machine, too")
     if draft.host.afterwards:
         render.say(f"{draft.host.afterwards}.")
     return 0
@@ -407,7 +405,7 @@ def file_to_change(options: Mapping[str, Any], host: places.Host) -> Path:
     looked = " and ".join(str(sign) for place in known for sign in place.signs)
     raise UsageError(
         f"{host.title} is not found here (looked for {looked}): start it once, "
-        f"or give --create to write {known[-1].file} all the same"
+        f"or give --create to write {known[-1].file} anyway"
     )
 
 

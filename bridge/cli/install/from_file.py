@@ -30,14 +30,14 @@ def served_from(options: Mapping[str, Any], host: Host) -> entry.Served:
     """
     for option in (option for option in names_of_agents_options() if options[option]):
         raise UsageError(
-            f"a file says itself how its agents are called: leave out --{option.replace('_', '-')}"
+            f"the file itself has the options for its agents: leave out --{option.replace('_', '-')}"
         )
     loaded = _loaded(options)
     if not host.from_shell:
         _require_no_variables(loaded, host)
     served = entry.Served(str(loaded.path), _face(options, loaded))
     if "${" in served.file:
-        raise UsageError("hosts take ${ for the beginning of a variable: move the file elsewhere")
+        raise UsageError("hosts read ${ in a path as a variable: move the file elsewhere")
     return served
 
 

@@ -30,9 +30,9 @@ def show(hosts: Sequence[places.Host]) -> int:
             for line in lines:
                 render.result(f"  {line}")
     if not is_any and not code:
-        render.say("No host has a server of ours.")
+        render.say("No host has a server of mcp-a2a.")
     if any(host.is_yaml for host in hosts):
-        render.say("Goose's file is YAML, and is not read.")
+        render.say("mcp-a2a does not read Goose's YAML file.")
     return code
 
 

@@ -39,14 +39,14 @@ _WEB: Final = ("http://", "https://")
     "--port",
     type=click.IntRange(0, 65535),
     default=0,
-    help="The port to which the browser comes back, for issuers that know one. By default a free one.",
+    help="The port of the redirect URI, for issuers that need a fixed port. Default: a free port.",
 )
 @click.option(
     "--redirect-host",
     type=click.Choice(["127.0.0.1", "localhost"]),
     default="127.0.0.1",
     show_default=True,
-    help="How the address says this machine: some issuers know `localhost` alone.",
+    help="The host in the redirect URI. Some issuers know only `localhost`.",
 )
 @click.option(
     "--wait-seconds",
@@ -55,8 +55,8 @@ _WEB: Final = ("http://", "https://")
     show_default=True,
     help="How long the person may take.",
 )
-@click.option("--issuer", metavar="URL", help="For a URL: log in at this issuer alone.")
-@click.option("--client-id", metavar="ID", help="For a URL: the name of the bridge at the issuer.")
+@click.option("--issuer", metavar="URL", help="For a URL: log in only at this issuer.")
+@click.option("--client-id", metavar="ID", help="For a URL: the client id of the bridge at the issuer.")
 @click.option(
     "--client-metadata-url", metavar="URL", help="For a URL: a document that describes the bridge (CIMD)."
 )
@@ -64,24 +64,27 @@ _WEB: Final = ("http://", "https://")
     "--scope", "scopes", multiple=True, metavar="SCOPE", help="For a URL: ask for this scope. Repeatable."
 )
 @click.option(
-    "--resource", metavar="URI", help='For a URL: what the token is for; "" to say nothing (RFC 8707).'
+    "--resource", metavar="URI", help='For a URL: the resource of the token (RFC 8707); "" sends none.'
 )
 @click.option(
     "--assume-pkce",
     is_flag=True,
-    help="For a URL: log in though the issuer does not say that it checks PKCE.",
+    help="For a URL: log in even if the issuer does not declare PKCE.",
 )
-@click.option("--cert", type=_FILE, help="For a URL: client certificate for it, in PEM. It takes --key.")
-@click.option("--key", type=_FILE, help="For a URL: the private key of --cert, in PEM.")
+@click.option("--cert", type=_FILE, help="For a URL: client certificate for it, a PEM file. It needs --key.")
+@click.option("--key", type=_FILE, help="For a URL: the private key of --cert, a PEM file.")
 @click.option(
-    "--ca", type=_FILE, help="For a URL: the authorities that its own certificate may come from, in PEM."
+    "--ca", type=_FILE, help="For a URL: the only certificate authorities to trust for it, a PEM file."
 )
-@click.option("--allow-private", is_flag=True, help="For a URL: let the server lead to private addresses.")
+@click.option(
+    "--allow-private", is_flag=True, help="For a URL: allow the server to lead to private addresses."
+)
 def login(**options: Any) -> int:
     """Log in at a tool server, an agent or a catalog that needs a person.
 
-    NAME is one of FILE whose `auth` has the grant authorization_code; FILE defaults to bridge.toml in the current
-    folder. A URL needs no file. The peer says where to log in. A browser opens there, and comes back to this machine.
+    NAME is a peer in FILE whose `auth` has the grant authorization_code; FILE defaults to bridge.toml in the current
+    folder. A URL needs no file. The peer names its issuer. A browser opens the login page, and then returns to this
+    machine.
 
     \b
     mcp-a2a login crm
@@ -90,9 +93,9 @@ def login(**options: Any) -> int:
     mcp-a2a login https://agent.example.com
     mcp-a2a login crm --no-browser --port 8765    (over ssh -L 8765:127.0.0.1:8765)
 
-    The tokens are sealed with the `keys` of the file and kept: in its PostgreSQL, or else in the state folder of this
-    user. Every bridge that shares them sends and renews them, also one that runs already. `mcp-a2a logins` lists them,
-    and `mcp-a2a logout NAME` forgets one.
+    The command seals the tokens with the `keys` of the file, and keeps them in its PostgreSQL, or else in the state
+    folder of this user. Every bridge on the same store uses and renews them, even if it runs already. `mcp-a2a logins`
+    lists the logins, and `mcp-a2a logout NAME` removes a login.
 
     Exit codes: 0 logged in; 1 the server, its issuer or the person refused, or nobody answered; 2 the command or the
     file is at fault.
@@ -106,7 +109,7 @@ def login(**options: Any) -> int:
     login_config = login_config_of(options["peer"], options["file"], options)
     if login_config.of_each and login_config.kind == "agents":
         raise UsageError(
-            f"{login_config.place} is called with the login of each caller, who gets a link for it with a call"
+            f"{login_config.place} uses a login of each caller, and a caller gets a link to log in with a call"
         )
     anyio.run(_log_in, login_config, options)
     return 0
@@ -146,7 +149,7 @@ def login_config_of(peer: str, file: Path | None, options: dict[str, Any]) -> Lo
     named = [login_config for login_config in logins_of(plan) if login_config.name == peer]
     if len(named) > 1:
         either = " and ".join(f"[{login_config.kind}.{peer}]" for login_config in named)
-        raise UsageError(f"there are {either}: name the one that is meant by its URL")
+        raise UsageError(f"there are {either}: name one by its URL")
     if not named:
         raise _needless(peer, plan)
     return named[0]
@@ -160,8 +163,8 @@ def _needless(peer: str, plan: Plan) -> UsageError:
     for section, peers in sections.items():
         if peer in peers:
             return UsageError(
-                f'{section}.{peer} needs no login: for one, write auth = {{ oauth2 = {{ grant = "authorization_code" }}'
-                " }"
+                f"{section}.{peer} needs no login: to add one, write auth = "
+                '{ oauth2 = { grant = "authorization_code" } }'
             )
     hint = meant(peer, [name for peers in sections.values() for name in peers])
     return UsageError(
@@ -300,7 +303,7 @@ async def _log_in(login_config: LoginConfig, options: dict[str, Any]) -> None:
     async def show(url: str) -> None:
         render.say(f"Log in at this page: {url}")
         if not options["no_browser"] and not await anyio.to_thread.run_sync(open_in_browser, url):
-            render.say("No browser could be opened here: open the page yourself")
+            render.say("No browser can be opened here: open the page yourself")
 
     lead = await login_lead(login_config, _ANSWER_SECONDS)
     try:

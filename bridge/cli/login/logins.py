@@ -26,9 +26,9 @@ not expire."""
 def logins(**options: Any) -> int:
     """List the logins at tool servers, agents and catalogs.
 
-    They are those of FILE, of bridge.toml in the current folder, or of this user where there is no file. The list says
-    the peer, the issuer, the scopes, since when, when the access token expires, and whether it can be renewed. It
-    never shows a token.
+    The list has the logins of FILE, or of bridge.toml in the current folder, or without a file those of this user. It
+    shows the peer, the issuer, the scopes, the time of the login, when the access token expires, and whether it can be
+    renewed. It never shows a token.
 
     \b
     mcp-a2a logins
@@ -46,7 +46,9 @@ def logins(**options: Any) -> int:
     keeper = keeper_of(options["file"] or (here if here.is_file() else None))
     found = anyio.run(keeper.all)
     if found.sealed_otherwise:
-        render.say(f"{found.sealed_otherwise} in {keeper.where} are sealed with other keys, and not listed")
+        render.say(
+            f"{found.sealed_otherwise} in {keeper.where} are sealed with other keys and cannot be listed"
+        )
     if options["as_json"]:
         listed: list[JsonObject] = [_object(key, login) for key, login in found.logins]
         text = json.dumps({"where": keeper.where, "logins": listed}, indent=2, ensure_ascii=False)
@@ -63,9 +65,9 @@ def _print(found: Sequence[tuple[LoginKey, Login]], where: str) -> int:
     for key, one in found:
         render.heading(key.shown + (f"  of {key.principal}" if key.principal else ""))
         render.result(f"  issuer: {one.issuer}")
-        render.result(f"  scopes: {' '.join(one.scopes) or '(not said)'}")
+        render.result(f"  scopes: {' '.join(one.scopes) or '(unknown)'}")
         if one.wanted_scopes:
-            render.result(f"  the next login asks for as well: {' '.join(one.wanted_scopes)}")
+            render.result(f"  the next login also asks for: {' '.join(one.wanted_scopes)}")
         render.result(f"  since: {_time(one.since)}")
         render.result(f"  access token: {_life(one)}")
         render.result(f"  refresh token: {'yes' if one.refresh_token else 'no'}")
@@ -75,11 +77,7 @@ def _print(found: Sequence[tuple[LoginKey, Login]], where: str) -> int:
 
 
 def _life(one: Login) -> str:
-    return (
-        "expires at a time that was not said"
-        if one.expires_at is None
-        else f"expires {_time(one.expires_at)}"
-    )
+    return "expires at an unknown time" if one.expires_at is None else f"expires {_time(one.expires_at)}"
 
 
 def _object(key: LoginKey, one: Login) -> JsonObject:

@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 @click.option(
     "--principal",
     metavar="NAME",
-    help='Forget the login of this caller, not the operator\'s: of a server or an agent with login = "each".',
+    help='Forget the login of this caller instead of the operator\'s, for a peer with login = "each".',
 )
-@click.option("--allow-private", is_flag=True, help="For a URL: revoke at an issuer with a private address.")
+@click.option("--allow-private", is_flag=True, help="For a URL: allow an issuer with a private address.")
 def logout(**options: Any) -> int:
     """Forget the login at a tool server, an agent or a catalog.
 
-    NAME is one of FILE, which defaults to bridge.toml in the current folder. A URL is that of a login that
-    `mcp-a2a logins` lists.
+    NAME is a peer in FILE, which defaults to bridge.toml in the current folder. A URL is one that `mcp-a2a logins`
+    lists.
 
     \b
     mcp-a2a logout crm
     mcp-a2a logout https://mcp.example.com/mcp
     mcp-a2a logout crm --principal alice
 
-    The tokens are revoked at their issuer, if its metadata says where (RFC 7009), and deleted here. What cannot be
-    revoked is told, and deleted all the same: a bridge that runs may send the access token that it has until it
-    expires.
+    The command revokes the tokens at their issuer, if its metadata has a revocation endpoint (RFC 7009), and deletes
+    them here. It reports tokens that cannot be revoked, and deletes them, too: a running bridge may use such an access
+    token until it expires.
 
-    Exit codes: 0 forgotten, also if it could not be revoked; 2 there is no such login, or the command or the file is
-    at fault.
+    Exit codes: 0 forgotten, even if a token could not be revoked; 2 there is no such login, or the command or the file
+    is at fault.
     """
     import anyio
 

@@ -28,7 +28,9 @@ _CSRF: Final = r'data-csrf="([^"]+)"'
     "--bearer", metavar="env:NAME|file:PATH", help="With a URL: the token of an operator of the bridge."
 )
 @click.option(
-    "--ca", type=click.Path(path_type=Path), help="With a URL: the authorities that its certificate is from."
+    "--ca",
+    type=click.Path(path_type=Path),
+    help="With a URL: further certificate authorities to trust, a PEM file.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.option(
@@ -39,11 +41,11 @@ _CSRF: Final = r'data-csrf="([^"]+)"'
     help="How long servers and agents may take to answer.",
 )
 def doctor(**options: Any) -> int:
-    """Look at everything that a bridge needs, and say which command mends what is wrong.
+    """Check everything that a bridge needs, and show the command that mends each fault.
 
-    FILE defaults to bridge.toml in the current folder. With a file the command looks by itself, also while a bridge
-    runs on it: at the store, the peers, credentials and their ends, certificates, replicas and their plans, the audit,
-    the disk, the clock, and the last ten tasks that failed, with their reasons. It changes nothing.
+    FILE defaults to bridge.toml in the current folder. With a file the command itself checks the store, the peers,
+    credentials and their expiry, certificates, replicas and their plans, the audit, the disk and the clock. It also
+    shows the last ten failed tasks with their reasons. It changes nothing, and a bridge may run on the same file.
 
     \b
     mcp-a2a doctor
@@ -51,11 +53,11 @@ def doctor(**options: Any) -> int:
     mcp-a2a doctor https://desk.example.com --bearer env:OPS_TOKEN
     mcp-a2a doctor --json | jq '.findings[] | select(.grade == "bad")'
 
-    With a URL it asks the bridge there, which tells an operator the same on the first page of its console
-    (`console = true`). Without the console it reads `/readyz`, which tells less.
+    With a URL the command asks the bridge there. The console of the bridge (`console = true`) shows an operator the
+    same findings. Without the console the command reads `/readyz`, which has fewer findings.
 
-    Exit codes: 0 nothing is broken; 1 something is, or nothing answers at the URL; 2 the file has mistakes, or the
-    token is of no operator.
+    Exit codes: 0 nothing is broken; 1 something is broken, or no bridge answers at the URL; 2 the file has mistakes, or
+    the token is not an operator's.
     """
     import anyio
 
@@ -131,12 +133,14 @@ async def _console(client: httpx2.AsyncClient, root: str, token: str | None) -> 
             raise UsageError(f"{root} does not take this token ({signed.status_code})")
     answer = await client.get(f"{root}{_CONSOLE}", headers={"Accept": "application/json"})
     if answer.status_code == 401:
-        raise UsageError(f"{root} asks who you are: give --bearer env:NAME with the token of an operator")
+        raise UsageError(
+            f"{root} asks for a credential: give --bearer env:NAME with the token of an operator"
+        )
     if answer.status_code == 403:
         return None
     told = answer.raise_for_status().json()
     if "health" not in told:
-        raise UsageError(f"{root} tells its health to operators: this token is of somebody else")
+        raise UsageError(f"{root} shows its health to operators only, and this token is not an operator's")
     is_well = all(one["grade"] != "bad" for one in told["health"])
     return {"ok": is_well, "findings": told["health"], "failures": told["failures"]}
 
@@ -157,8 +161,8 @@ async def _readiness(client: httpx2.AsyncClient, root: str, token: str | None) -
     state = readiness_in(answer)
     if state is None:
         raise PeerError(
-            f"there is no bridge at {root}: {root}/readyz answered HTTP {answer.status_code} with something else. The"
-            " address of a bridge has no /agents/NAME and no /mcp"
+            f"there is no bridge at {root}: {root}/readyz answered HTTP {answer.status_code}, and not as a bridge."
+            " Give the address without /agents/NAME or /mcp"
         )
     findings: list[Any] = []
 
@@ -177,7 +181,7 @@ async def _readiness(client: httpx2.AsyncClient, root: str, token: str | None) -
     is_ready = state.get("status") == "ready"  # a degraded bridge also answers 200
     if not findings:
         words = (
-            f"{state.get('status', 'unknown')}; an operator's token (--bearer) or `console = true` tells more"
+            f"{state.get('status', 'unknown')}; an operator's token (--bearer) or `console = true` shows more"
         )
         add("peers", root, None if is_ready else words, "mcp-a2a check")
     return {"ok": is_ready, "findings": findings, "failures": []}

@@ -36,7 +36,7 @@ _to = click.option(
     "--to",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="PATH",
-    help="Write the token into this new file, which only you can read, and name it in the configuration file.",
+    help="Write the token into this new file, which only you can read, and name the file in the configuration.",
 )
 
 
@@ -46,8 +46,8 @@ def people() -> None:
 
     \b
     Give Ann a token:                        mcp-a2a people add ann --group team
-    Give her the next one, beside it:        mcp-a2a people rotate ann
-    Take the old one out:                    mcp-a2a people rotate ann --finish
+    Give her a second token:                 mcp-a2a people rotate ann
+    Remove her old token:                    mcp-a2a people rotate ann --finish
     """
 
 
@@ -64,9 +64,9 @@ def add(**options: Any) -> int:
     mcp-a2a people add ann --group team --file /etc/mcp-a2a/bridge.toml
     mcp-a2a people add ci --to /etc/mcp-a2a/secrets/ci
 
-    The token is printed once and kept nowhere: the file has its hash, by which the bridge knows the token again. Every
-    other character of the file stays as it is, and the last five versions are kept beside it. A bridge that runs takes
-    the change over. What the person does on its machine is printed, too.
+    The command prints the token once, and stores only its hash in the file. The rest of the file stays as it is, and
+    its last five versions are kept beside it. A running bridge applies the change. The command also prints what to do
+    on the person's machine.
 
     Exit codes: 0 done; 2 the name is taken, there is no such group, or the file cannot be written.
     """
@@ -82,13 +82,13 @@ def add(**options: Any) -> int:
     return _give(options, edit)
 
 
-@people.command(short_help="Give a person the next token, or take the old one out.")
+@people.command(short_help="Give a person a second token, or remove the old token.")
 @click.argument("name")
-@click.option("--finish", is_flag=True, help="Take the older of the two tokens out.")
+@click.option("--finish", is_flag=True, help="Remove the older of the two tokens.")
 @_to
 @_file
 def rotate(**options: Any) -> int:
-    """Make another token for NAME, beside the one that it has. Both count until the old one is taken out.
+    """Make a second token for NAME. Both tokens are valid until you remove the old one with --finish.
 
     \b
     mcp-a2a people rotate ann
@@ -107,7 +107,7 @@ def rotate(**options: Any) -> int:
 
     path = _changed(options["file"], lambda text: without_the_first(text, table))
     render.say(
-        f"took the old token of {options['name']} out of {path}: a bridge that runs refuses it from now on"
+        f"removed the old token of {options['name']} from {path}: a running bridge refuses it from now on"
     )
     return 0
 

@@ -60,7 +60,7 @@ _HISTORY: Final = 10
 )
 @click.option("--decline", is_flag=True, help="Decline the question of the task.")
 @click.option("--cancel", is_flag=True, help="Cancel the task.")
-@click.option("--timeline", is_flag=True, help="Show what happened to the task when, and nothing else of it.")
+@click.option("--timeline", is_flag=True, help="Show only the timeline of the task.")
 @click.option(
     "--all",
     "of_all",
@@ -82,7 +82,7 @@ def tasks(**options: Any) -> int:
 
     URL is the address of the agent, as for call. Without ID the command lists the tasks that you may see, each with its
     state, its skill, and the time of its last change. With ID it shows one task: its question, the command that answers
-    it, what happened to it when, and its results. After an answer it watches the task, as call does.
+    it, its timeline, and its results. After an answer it watches the task, as call does.
 
     \b
     mcp-a2a tasks http://127.0.0.1:8080

@@ -416,7 +416,7 @@ async def test_without_waiting_the_id_of_the_task_is_the_result(run: Run, bridge
 async def test_a_task_that_takes_too_long_goes_on_alone(run: Run, bridge: Running) -> None:
     done = await run(bridge.base_url, "wait", "--timeout-seconds", "1")
     assert done.code == 1
-    assert f"not done within 1 s; the task {done.task_id} goes on" in done.err
+    assert f"did not finish within 1 s; the task {done.task_id} goes on" in done.err
     assert await state_of(bridge.base_url, done.task_id) is TaskState.WORKING
 
 
@@ -425,11 +425,11 @@ async def test_a_task_that_takes_too_long_goes_on_alone(run: Run, bridge: Runnin
     ("arguments", "words"),
     [
         (["echo", "hello"], "arguments are given as KEY=VALUE, not 'hello'"),
-        (["echo", "text=x", "--json", "{}"], "KEY=VALUE, --json or --text: one of them"),
+        (["echo", "text=x", "--json", "{}"], "only one of KEY=VALUE, --json and --text"),
         (["echo", "--json", "[1]"], "--json takes a JSON object, not '[1]'"),
         (["echo", "--json", "@no-file"], "--json @no-file: No such file or directory"),
         (["echo", "--json", f"@{__file__}"], "--json takes a JSON object, not '"),
-        (["echo", "--json", f"@{sys.executable}"], "it is not in UTF-8"),
+        (["echo", "--json", f"@{sys.executable}"], "the text is not UTF-8"),
     ],
 )
 async def test_what_cannot_be_sent_is_one_message(arguments: list[str], words: str, run: Run) -> None:
@@ -467,11 +467,11 @@ async def test_both_streams_in_one_pipe_are_whole_lines(bridge: Running, tmp_pat
 @pytest.mark.parametrize(
     ("url", "hint"),
     [
-        ("greet", "name it before all else"),
+        ("greet", "give the URL first"),
         ("127.0.0.1:8301", "did you mean http://127.0.0.1:8301?"),
         ("localhost", "did you mean http://localhost?"),
         ("agent.example.com/a", "did you mean https://agent.example.com/a?"),
-        ("http://", "name it before all else"),
+        ("http://", "give the URL first"),
     ],
 )
 async def test_a_url_that_is_none_is_told_before_anything_else(url: str, hint: str, run: Run) -> None:
@@ -716,7 +716,7 @@ async def test_an_agent_that_wants_a_token_names_the_option_for_it(run: Run) -> 
     assert (done.code, again.code) == (1, 1)
     assert "401" in done.err
     assert "--bearer env:NAME" in done.err
-    assert "does not take the token: check what --bearer names" in again.err
+    assert "refuses the token: check what --bearer names" in again.err
 
 
 @pytest.mark.parametrize("cut_at", [500, 800, 1200])
@@ -749,7 +749,7 @@ async def test_a_message_to_which_nothing_comes_back_may_have_begun_a_task(run: 
     assert done.code == 1
     assert done.err.endswith(
         "Whether the agent took the message is unknown; it is not sent again. "
-        "If it began a task, that may still run; it did not say its id.\n"
+        "If the agent began a task, the task may still run; the agent did not give its id.\n"
     )
 
 
@@ -783,7 +783,7 @@ async def test_a_question_that_nobody_can_be_asked_ends_with_3_and_the_command_t
 ) -> None:
     done = await run(bridge.base_url, "echo")
     assert (done.code, done.out) == (3, "")
-    assert "(--decline in place of the answer declines)" in done.err
+    assert "(--decline instead of an answer declines)" in done.err
     assert command_in(done) == [bridge.base_url, "--task", done.task_id, "text=..."]
 
 
@@ -925,8 +925,8 @@ async def test_a_task_at_work_is_watched_to_its_end(run: Run) -> None:
     [
         (["echo", "--task", "t"], "give a skill or --task, not both: 'echo' is not KEY=VALUE"),
         (["--task", "t", "--decline", "a=b"], "give an answer or --decline, not both"),
-        (["--task", "t", "--no-wait"], "--no-wait with --task takes an answer, too"),
-        (["echo", "--decline"], "--decline takes --task: which task asks?"),
+        (["--task", "t", "--no-wait"], "--no-wait with --task needs an answer"),
+        (["echo", "--decline"], "--decline needs --task with the id of the task"),
     ],
 )
 async def test_what_no_task_can_be_told_is_one_message(arguments: list[str], words: str, run: Run) -> None:
@@ -939,10 +939,10 @@ async def test_declining_cancels_the_task_of_an_agent_that_has_declared_no_form_
     agent = Books()
     async with scripted_agent(agent) as url:
         asked = await run(url, "--text", "book", "act")
-        assert "(--decline in place of the answer declines, which cancels the task)" in asked.err
+        assert "(--decline instead of an answer declines, which cancels the task)" in asked.err
         done = await run(url, "--task", "t-1", "--decline")
     assert done.code == 1
-    assert "You declined. The agent has not said how a client declines" in done.err
+    assert "You declined. The agent does not define how a client declines" in done.err
     assert "canceled: Not booked." in done.err
     assert (len(agent.said), agent.cancels) == (1, 1)
 
@@ -952,7 +952,7 @@ async def test_declining_says_no_in_the_form_of_an_agent_that_has_one(run: Run) 
     agent = Books({"text": "Book it?"}, {"data": {"schema": APPROVAL}})
     async with scripted_agent(agent) as url:
         asked = await run(url, "--text", "book", "act")
-        assert "(--decline in place of the answer declines)" in asked.err
+        assert "(--decline instead of an answer declines)" in asked.err
         await run(url, "--task", "t-1", "--decline")
     assert [part["data"] for part in agent.said[1]["parts"]] == [{"approved": False}]
     assert agent.cancels == 0
@@ -1087,7 +1087,7 @@ async def test_what_is_missing_is_asked_for_until_it_fits(bridge: Running, tmp_p
     async with at_terminal(bridge.base_url, "add", "a=1", state=tmp_path) as terminal:
         await terminal.until("b (number; required): The second: (Ctrl+D declines) ")
         terminal.type("\n")
-        await terminal.until("b is required: it takes an answer\nb (number; required): The second: ")
+        await terminal.until("b is required: type an answer\nb (number; required): The second: ")
         terminal.type("much\n")
         await terminal.until('"much" is not of type "number"')
         terminal.type("2\n")

@@ -215,7 +215,7 @@ async def test_files_of_an_agent_behind_a_server_keep_their_names(run: Run, tmp_
         (("fail",), "failed: it broke, and this is why"),
         (("refuse",), "failed: not today"),
         (("refuse", "code=-32602"), "rejected: not today"),
-        (("wait", "--timeout-seconds", "0.3"), "the tool was not done within 0.3 s, and was cancelled"),
+        (("wait", "--timeout-seconds", "0.3"), "the tool did not finish within 0.3 s, and was cancelled"),
         (("die",), "ended"),
     ],
 )
@@ -306,7 +306,7 @@ async def test_a_question_that_the_server_takes_back_is_not_answered(run: Run, t
                 pass
             terminal.type("Ada\n")
             done = await terminal.end()
-    assert "The server no longer wants to know" in done.err
+    assert "The server has withdrawn its question" in done.err
 
 
 @ERAS

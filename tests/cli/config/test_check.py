@@ -483,10 +483,10 @@ def test_offline_nothing_is_started_and_what_was_not_looked_at_is_said(tmp_path:
     done = check(tmp_path, "--offline")
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "x").exists()
-    assert "Not looked at\n  whether tool_servers.raw can be called" in done.stdout
+    assert "Not checked\n  whether tool_servers.raw can be called" in done.stdout
     assert "names, collisions, rules for nothing" in done.stdout
     assert "/mcp/team" in done.stdout
-    assert done.stdout.splitlines()[-1] == "bridge.toml: it is right as far as it was looked at"
+    assert done.stdout.splitlines()[-1] == "bridge.toml: no faults, as far as it was checked"
 
 
 def test_a_server_that_says_nothing_is_waited_for_no_longer_than_was_said(tmp_path: Path) -> None:

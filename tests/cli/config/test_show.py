@@ -168,7 +168,7 @@ def test_it_is_said_what_is_missing_because_a_server_is_down(tmp_path: Path) -> 
         done = show(tmp_path, *words)
         assert done.returncode == 1
         assert "echo" in done.stdout
-        assert "not all of it, as this cannot be called: gone: " in done.stderr
+        assert "incomplete, because this cannot be called: gone: " in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,7 @@ def test_a_project_has_a_file_of_its_own(host: str, path: str, machine: Machine)
     entry = {**typed(host), "command": str(machine.command), "args": ["expose", URL]}
     assert json.loads((machine.project / path).read_text()) == {KEYS[host]: {"research": entry}}
     assert stat.S_IMODE((machine.project / path).stat().st_mode) == 0o644
-    assert "It names a path of this machine" in done.stderr
+    assert "The entry has a path of this machine" in done.stderr
 
 
 def test_what_uvx_made_for_a_single_run_is_not_put_into_a_file(machine: Machine) -> None:
@@ -251,9 +251,9 @@ def test_a_host_that_starts_from_a_shell_takes_variables(machine: Machine) -> No
         (["cursor", "--name", "a b", URL], "--name takes"),
         (["cursor", "--answer-within-seconds", "nan", URL], "--answer-within-seconds"),
         (["claude-desktop", "--scope", "project", URL], "no servers for a project"),
-        (["mcp-json", "--remove", URL], "has no file: --remove needs another host, or --file"),
+        (["mcp-json", "--remove", URL], "writes no file: --remove needs another host, or --file"),
         (["cursor", "--remove", "--check", URL], "does not go with --remove"),
-        (["cursor", "--file", "x", "--scope", "project", URL], "--scope has nothing to say"),
+        (["cursor", "--file", "x", "--scope", "project", URL], "does not go with --scope"),
         (["cursor", "--file", "gone/mcp.json", URL], "--create makes it"),
     ],
 )
@@ -356,7 +356,7 @@ def test_a_name_that_is_taken_is_not_taken_over(machine: Machine) -> None:
     other = "https://y.example/agents/one"
     done = machine.install("cursor", other)
     assert done.returncode == 2
-    assert "exposes https://x.example/agents/one: give --name one" in done.stderr
+    assert "exposes https://x.example/agents/one: --name one replaces" in done.stderr
     assert machine.install("cursor", other, "--name", "one").returncode == 0
     assert json.loads(file.read_text())["mcpServers"]["one"]["args"][-1] == other
 
@@ -380,7 +380,7 @@ def test_mcp_json_prints_what_any_host_takes(machine: Machine) -> None:
     assert done.returncode == 0
     server = {"command": str(machine.command), "args": ["expose", URL]}
     assert json.loads(done.stdout) == {"mcpServers": {"research": server}}
-    assert "named after its URL, as its agent's card could not be read" in done.stderr
+    assert "named after its URL, because its agent's card could not be read" in done.stderr
 
     assert machine.install("mcp-json", "--file", "mine.json", URL).returncode == 0
     assert json.loads((machine.project / "mine.json").read_text()) == {"mcpServers": {"research": server}}
@@ -490,7 +490,7 @@ def test_api_key_trust_and_mapping_are_passed_on_by_reference(machine: Machine) 
 
 
 def test_list_shows_what_of_ours_is_in_which_file(machine: Machine) -> None:
-    assert "No host has a server of ours" in machine.install("--list").stderr
+    assert "No host has a server of mcp-a2a" in machine.install("--list").stderr
     for host in ("cursor", "zed"):
         machine.file(host).write_text(f'{{"{KEYS[host]}": {{"other": {{"command": "x"}}}}}}')
         assert machine.install(host, URL, "--name", f"my-{host}").returncode == 0

@@ -174,4 +174,4 @@ async def test_a_machine_without_hosts_is_told_of_mcp_json(tmp_path: Path) -> No
     async with dialog(tmp_path) as terminal:
         done = await terminal.end()
     assert done.code == 2
-    assert "`mcp-a2a install mcp-json URL` prints what any other host takes" in done.err
+    assert "`mcp-a2a install mcp-json URL` prints the server for any other host" in done.err

@@ -24,7 +24,7 @@ def test_the_url_of_a_card_is_the_agent_below_which_it_stands(machine: Machine) 
     for card in (f"{ONE}/.well-known/agent-card.json", f"{ONE}/.well-known/agent.json"):
         assert machine.install("cursor", card).returncode == 0
         assert urls(machine) == {"one": [ONE]}
-    assert "takes the place" not in machine.install("cursor", f"{ONE}/").stderr
+    assert "It replaces another" not in machine.install("cursor", f"{ONE}/").stderr
     assert machine.install("cursor", "--remove", f"{ONE}/.well-known/agent.json").returncode == 0
     assert urls(machine) == {}
 
@@ -34,7 +34,7 @@ def test_a_server_is_removed_by_its_name(machine: Machine) -> None:
     done = machine.install("cursor", "--remove", "other")
     assert (done.returncode, urls(machine)) == (0, {"mine": [ONE]})
     assert "other is not in" in done.stderr
-    assert "(of mcp-a2a there is mine)" in done.stderr
+    assert "(servers of mcp-a2a: mine)" in done.stderr
     done = machine.install("cursor", "--remove", "mine")
     assert "mine is no longer in" in done.stderr
     assert urls(machine) == {}
@@ -59,7 +59,7 @@ def test_an_agent_of_two_servers_is_removed_from_the_named_one(machine: Machine)
     before = urls(machine)
     done = machine.install("cursor", "--remove", ONE)
     assert done.returncode == 2
-    assert "has it as a, b: give --name" in done.stderr
+    assert "has it as a, b: name one with --name" in done.stderr
     assert urls(machine) == before
     assert machine.install("cursor", "--remove", ONE, "--name", "b").returncode == 0
     assert urls(machine) == {"a": [ONE, TWO], "b": [THREE]}
@@ -95,11 +95,11 @@ def test_what_is_removed_need_not_be_there_any_more(machine: Machine) -> None:
 def test_an_entry_that_takes_the_place_of_another_says_so(machine: Machine) -> None:
     machine.install("cursor", "--header", "X-Team=blue", ONE, TWO, "--name", "team")
     done = machine.install("cursor", TWO, "--name", "team")
-    assert f"It takes the place of another team, and no longer offers {ONE}" in done.stderr
+    assert f"It replaces another team, and no longer offers {ONE}" in done.stderr
     assert f"started with: expose --header X-Team=blue {ONE} {TWO}" in done.stderr
-    assert "takes the place" in machine.install("cursor", "--granularity", "agent", TWO).stderr
+    assert "It replaces another" in machine.install("cursor", "--granularity", "agent", TWO).stderr
     again = machine.install("cursor", "--granularity", "agent", TWO).stderr
-    assert ("already in" in again, "takes the place" in again) == (True, False)
+    assert ("already in" in again, "It replaces another" in again) == (True, False)
 
 
 def test_agents_are_added_to_a_server(machine: Machine) -> None:
@@ -118,7 +118,7 @@ def test_it_is_clear_to_which_server_agents_are_added(machine: Machine) -> None:
     for name, url in (("a", ONE), ("b", TWO)):
         machine.install("cursor", url, "--name", name)
     for words, said in (
-        ((), "has a, b: give --name"),
+        ((), "has a, b: name one with --name"),
         (("--name", "c"), "c is not in"),
         (("--name", "other"), "is a server of another kind"),
         (("--remove",), "opposites"),
@@ -134,7 +134,7 @@ def test_no_agent_gets_the_secrets_of_others_by_being_added(machine: Machine) ->
         (machine.project / name).write_text("s3cret")
     machine.install("cursor", "--bearer", "file:token", ONE)
     for words, said in (
-        ((), f"has --bearer file:{machine.project}/token, and would send that to the new agent, too"),
+        ((), f"has --bearer file:{machine.project}/token, and would send it to the new agent, too"),
         (("--bearer", "file:other"), "was installed without --bearer, or with another value"),
         (("--bearer", "file:token", "--dialect", "0.3"), "was installed without --dialect"),
         (("--bearer", "file:token", "--allow-private"), "was installed without --allow-private"),
@@ -186,7 +186,7 @@ def test_check_tries_a_token_by_a_call_that_changes_nothing(locked: str, machine
     (machine.project / "bad").write_text("wrong")
     done = machine.install("cursor", "--check", "--bearer", "file:bad", locked)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "It does not take the token: check what --bearer names" in done.stderr
+    assert "It refuses the token: check what --bearer names" in done.stderr
     assert "Nothing was written" in done.stderr
     assert not machine.file("cursor").exists()
     assert machine.install("cursor", "--check", "--bearer", "file:good", locked).returncode == 0

@@ -207,7 +207,7 @@ def test_logins_are_listed_without_a_token(tmp_path: Path) -> None:
         "https://crm.example/mcp",
         "  issuer: https://login.example",
         "  scopes: read write",
-        "  the next login asks for as well: delete",
+        "  the next login also asks for: delete",
         "  since: 2020-09-13T12:26:40Z",
         "  access token: expires 2023-11-14T23:13:20Z",
         "  refresh token: yes",
@@ -349,7 +349,7 @@ def test_the_login_of_a_caller_at_an_agent_is_forgotten_by_its_name_and_made_by_
     there: dict[str, Any] = {"state": tmp_path, "folder": tmp_path, "TOKEN": "the-token-of-alice"}
     login = run_here("login", "clerk", **there)
     assert login.returncode == 2
-    words = "agents.clerk is called with the login of each caller, who gets a link for it with a call"
+    words = "agents.clerk uses a login of each caller, and a caller gets a link to log in with a call"
     assert words in " ".join(login.stderr.split())
     done = run_here("logout", "clerk", "--principal", "alice", **there)
     assert (done.returncode, done.stderr.splitlines()[0]) == (
@@ -367,7 +367,7 @@ def test_a_name_that_a_server_and_an_agent_have_asks_for_the_url(tmp_path: Path)
     done = run_here("login", "crm", state=tmp_path, folder=tmp_path)
     assert done.returncode == 2
     words = " ".join(done.stderr.split())
-    assert "there are [tool_servers.crm] and [agents.crm]: name the one that is meant by its URL" in words
+    assert "there are [tool_servers.crm] and [agents.crm]: name one by its URL" in words
 
 
 def test_the_file_that_wrap_and_expose_print_says_that_the_login_is_used(tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ def test_a_bridge_that_runs_tells_an_operator_the_same_as_the_first_page_of_its_
         (failure,) = told["failures"]
         assert (failure["agent"], failure["state"], bool(failure["reason"])) == ("devtools", "failed", True)
         for words, said in (
-            (("--bearer", "env:ANN"), "this token is of somebody else"),
+            (("--bearer", "env:ANN"), "this token is not an operator's"),
             ((), "give --bearer env:NAME with the token of an operator"),
         ):
             done = doctor(tmp_path, url, *words)
@@ -200,7 +200,7 @@ def test_the_address_of_an_agent_is_not_that_of_the_bridge(tmp_path: Path) -> No
         done = doctor(tmp_path, f"http://127.0.0.1:{bridge.port}/agents/devtools")
     assert (done.returncode, done.stdout) == (1, "")
     assert "there is no bridge at http" in done.stderr
-    assert "has no /agents/NAME" in done.stderr
+    assert "Give the address without /agents/NAME" in done.stderr
 
 
 def test_what_is_not_json_is_no_bridge() -> None:
