@@ -60,7 +60,7 @@ OTHERWISE_TYPED: Final[Mapping[str, str]] = {
     ),
     "curl --unix-socket /run/mcp-a2a/1.sock http://localhost/readyz": "the same",
     "cp mappings/default.toml mine.toml": "test_the_copied_profile_of_the_quickstart_is_taken",
-    "mcp-a2a store migrate --store-url env:OWNER_URL bridge.toml": "test_the_commands_of_the_page_about_replicas_work",
+    "mcp-a2a store migrate --store-url env:OWNER_URL bridge.toml": "test_the_commands_in_the_docs_about_replicas_work",
     "mcp-a2a store migrate --dry-run bridge.toml": "the same",
     "mcp-a2a store move old.toml new.toml": "the same",
     "mcp-a2a wrap --mapping mine.toml --port 8081 -- python examples/demo_server.py": "the same",

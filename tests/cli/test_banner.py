@@ -1,4 +1,4 @@
-"""What a start shows: its table whatever the tools are called, on any terminal, and lines that can be tried."""
+"""The output of a start: the table with any names of tools, on any terminal, and example calls that work."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_an_agent_that_has_no_tools_yet_is_named(tmp_path: Path) -> None:
         ("ascii", r"+ \u00fcn\u00efcode - \u65c5 \ud83c\udf89"),
     ],
 )
-def test_what_a_terminal_lacks_is_written_otherwise(
+def test_characters_that_a_terminal_lacks_are_replaced(
     encoding: str, written_as: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = TextIOWrapper(BytesIO(), encoding=encoding)
@@ -103,7 +103,7 @@ def test_a_result_goes_to_a_latin_1_terminal_without_a_traceback(tmp_path: Path)
     ],
     ids=["open", "one skill", "key"],
 )
-async def test_what_is_suggested_reads_and_carries_the_credential_by_reference(
+async def test_a_suggested_call_only_reads_and_refers_to_the_credential(
     credential: Credential | None, words: list[str], header: str
 ) -> None:
     known = [credential] if credential else []
@@ -116,7 +116,7 @@ async def test_what_is_suggested_reads_and_carries_the_credential_by_reference(
     assert "s3cret" not in ours + curl
 
 
-async def test_nothing_is_suggested_to_those_who_may_call_nothing() -> None:
+async def test_no_call_is_suggested_to_a_principal_without_rights() -> None:
     nobody = Credential(Principal("ada", skills=()), "s3cret", reference="env:TOKEN")
     async with running(config_for(raw_command(), credentials=[nobody])) as bridge:
         (agent,) = bridge.bridge.whole.published
@@ -131,7 +131,7 @@ async def test_the_suggested_call_works(monkeypatch: pytest.MonkeyPatch) -> None
     assert (done.code, done.out) == (0, "text\n")
 
 
-async def test_a_start_says_where_the_console_is() -> None:
+async def test_a_start_prints_the_url_of_the_console() -> None:
     plan = Plan(load_profile(), ProcessPlan(console=True, port=8090))
     bridge = Bridge(plan)
     async with bridge.run():
@@ -142,7 +142,7 @@ async def test_a_start_says_where_the_console_is() -> None:
 
 @pytest.mark.parametrize(("tools", "words"), [(1, "1 tool"), (2, "2 tools")])
 @pytest.mark.parametrize("audience", [banner.InLog, banner.OnTerminal])
-async def test_a_server_that_is_up_is_told_with_the_number_of_its_tools(
+async def test_a_server_that_is_up_is_reported_with_the_number_of_its_tools(
     audience: type[banner.InLog | banner.OnTerminal],
     tools: int,
     words: str,
@@ -162,13 +162,15 @@ async def test_a_server_that_is_up_is_told_with_the_number_of_its_tools(
 
 
 @pytest.mark.parametrize(("running", "words"), [(1, "1 running task"), (2, "2 running tasks")])
-def test_a_stop_counts_the_tasks(running: int, words: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stop_prints_the_number_of_running_tasks(
+    running: int, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "bridge")
     banner.InLog(Plan(load_profile())).stopping(running)
     assert caplog.messages == [f"stopping, {words}"]
 
 
-async def test_the_address_of_a_quiet_start_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_quiet_start_logs_its_address_at_info(caplog: pytest.LogCaptureFixture) -> None:
     """It is told at the command's default level, which is `warning`."""
     logging.getLogger("bridge").setLevel(logging.WARNING)
     plan = ExposeConfig(["http://127.0.0.1:9"], load_profile(), keys=("k" * 32,)).plan()

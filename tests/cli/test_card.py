@@ -106,14 +106,14 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     return command("card", monkeypatch)
 
 
-async def test_all_that_a_card_says_is_shown_and_steers_no_terminal(run: Run) -> None:
+async def test_a_whole_card_is_shown_and_controls_no_terminal(run: Run) -> None:
     async with listening(Agent()) as url:
         done = await run(url)
     assert (done.code, done.out, done.err) == (0, SHOWN, "")
 
 
 async def test_the_schemes_of_a_merged_card_are_shown_once_and_in_words(run: Run) -> None:
-    """Cards of the bridge have the fields of 0.3 beside those of 1.0."""
+    """Cards of the bridge have the fields of A2A 0.3 and 1.0."""
     http = {"scheme": "Bearer"}
     schemes = {
         "bearer": {"httpAuthSecurityScheme": http, "type": "http", **http},
@@ -185,7 +185,7 @@ async def test_headers_and_the_token_go_along_and_come_from_elsewhere(run: Run, 
     }
 
 
-async def test_a_card_that_is_not_as_it_should_be_is_shown_and_ends_with_1(run: Run) -> None:
+async def test_a_nonconforming_card_is_shown_and_ends_with_1(run: Run) -> None:
     agent = Agent()
     agent.text = json.dumps({**CARD, "skills": []})
     async with listening(agent) as url:
@@ -195,7 +195,7 @@ async def test_a_card_that_is_not_as_it_should_be_is_shown_and_ends_with_1(run: 
     assert done.err.startswith("does not conform to A2A: skills: Tuple should have at least 1 item")
 
 
-async def test_the_address_of_an_mcp_server_is_told_as_what_it_is(run: Run) -> None:
+async def test_the_address_of_an_mcp_server_is_recognized(run: Run) -> None:
     async with served(Face()) as url:
         done = await run(url)
     assert (done.code, done.out) == (1, "")
@@ -233,7 +233,7 @@ async def test_what_cannot_be_shown_is_one_message(
     assert "s3cret" not in done.err
 
 
-async def test_who_signed_a_card_is_shown_and_whether_that_holds(run: Run, tmp_path: Path) -> None:
+async def test_the_signers_of_a_card_are_shown_with_the_verification(run: Run, tmp_path: Path) -> None:
     agent, keys = Agent(), tmp_path / "keys.json"
     whole = {**CARD, "capabilities": {"streaming": True}}
     kid = key().signing.id
@@ -264,7 +264,7 @@ async def test_who_signed_a_card_is_shown_and_whether_that_holds(run: Run, tmp_p
     ]
 
 
-async def test_a_card_that_is_not_signed_as_it_must_be_is_not_shown(run: Run, tmp_path: Path) -> None:
+async def test_a_card_without_the_required_signature_is_not_shown(run: Run, tmp_path: Path) -> None:
     agent, keys = Agent(), tmp_path / "keys.json"
     agent.text = json.dumps({**signed(CARD, key()), "name": "Forged"})
     async with listening(agent) as url:

@@ -1,4 +1,4 @@
-"""`--dialect` as a user gives it: to agents whose cards do not say which version of A2A they speak, or say another."""
+"""`--dialect` as a user gives it: for agents whose cards name no version of A2A, or a wrong version."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class FirstAgent:
 
 
 @pytest.mark.proves("map-version-asked")
-async def test_an_agent_that_tells_its_version_is_called_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_agent_is_called_in_the_version_that_it_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = FirstAgent(REFUSED)
     async with scripted_agent(agent, is_unsaid=True) as url:
         done = await command("call", monkeypatch)(url, "--text", "Hello")
@@ -39,7 +39,7 @@ async def test_an_agent_that_tells_its_version_is_called_in_it(monkeypatch: pyte
 
 @pytest.mark.proves("map-version-asked")
 @pytest.mark.parametrize("words", [("call", "--text", "Hello"), ("card",), ("tasks", "t")])
-async def test_a_command_whose_agent_tells_no_version_says_which_option_does(
+async def test_an_unknown_version_of_an_agent_names_the_option_for_it(
     words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = FirstAgent(BROKEN)
@@ -58,7 +58,7 @@ async def test_a_command_whose_agent_tells_no_version_says_which_option_does(
         (("tasks", "t"), ["tasks/get"]),
     ],
 )
-async def test_a_version_that_the_user_says_is_spoken_and_not_asked_for(
+async def test_the_version_in_dialect_is_used_without_asking_the_agent(
     words: tuple[str, ...], methods: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = FirstAgent(BROKEN)

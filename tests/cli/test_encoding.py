@@ -1,4 +1,4 @@
-"""What every command prints where a terminal or a pipe has an encoding of its own, and no virtual terminal."""
+"""The output of every command at a terminal or pipe with another encoding than UTF-8."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHOWN = {
     "cp1252": r"ünïcode — \u65c5 + \ud83c\udf89",
     "cp932": r"\u00fcn\u00efcode - 旅 + \ud83c\udf89",
 }
-"""What the code pages of Windows in Western Europe and in Japan make of the words."""
+"""The texts in the code pages of Windows in Western Europe and in Japan."""
 TITLED = f"title = {json.dumps(WORDS, ensure_ascii=False)}\n"
 NAMED = f"name = {json.dumps(WORDS, ensure_ascii=False)}\n"
 
@@ -55,7 +55,7 @@ def configured(folder: Path) -> str:
 
 
 def broken(folder: Path) -> str:
-    """A file that is no TOML, with the words beside the fault."""
+    """An invalid TOML file, with the words beside the fault."""
     return str(written(folder, f"false = friend # {WORDS}\n"))
 
 
@@ -76,12 +76,14 @@ FORMS: dict[str, Callable[[Path, str], tuple[str, ...]]] = {
     "a wrong address": lambda *_: ("card", WORDS),
     "a change": lambda folder, url: ("install", "cursor", "--file", str(folder / WORDS), "--dry-run", url),
 }
-"""A command for each kind of thing that is printed for a person."""
+"""A command for each kind of output for people."""
 
 
 @pytest.mark.parametrize("encoding", SHOWN)
 @pytest.mark.parametrize("form", FORMS)
-def test_what_an_encoding_lacks_is_replaced(form: str, encoding: str, tmp_path: Path, agent: str) -> None:
+def test_characters_that_an_encoding_lacks_are_replaced(
+    form: str, encoding: str, tmp_path: Path, agent: str
+) -> None:
     code, out, err = printed(encoding, *FORMS[form](tmp_path, agent))
     shown = (out + err).decode(encoding)
     assert code in (0, 1, 2)

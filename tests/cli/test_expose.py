@@ -1,4 +1,4 @@
-"""`mcp-a2a expose` as a host or a user starts it: what it says where, how it refuses, how it stops."""
+"""`mcp-a2a expose` as a host or a user starts it: its output, its refusals and its stop."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def words_of(result: dict[str, Any]) -> str:
 
 
 def serving_at(host: Host) -> str:
-    """Where a command that was started with --http says that it serves, once it does."""
+    """Wait for the URL that a command with --http prints."""
     url = next(word for word in host.errors.until("\n").split() if word.startswith("http://"))
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
@@ -193,7 +193,9 @@ def test_an_agent_that_is_down_neither_holds_up_the_start_nor_the_others(agent: 
 
 
 @pytest.mark.parametrize("options", [(), ("--http", "--port", "0")], ids=["stdio", "http"])
-def test_an_address_that_is_no_agent_is_told_as_what_it_is(options: tuple[str, ...], tmp_path: Path) -> None:
+def test_an_address_without_an_agent_is_reported_with_what_answers_there(
+    options: tuple[str, ...], tmp_path: Path
+) -> None:
     with an_mcp_server() as server, a_web_page() as page:
         done = run_here("expose", *options, server, page, state=tmp_path, XDG_CACHE_HOME=str(tmp_path))
     assert (done.returncode, done.stdout) == (1, "")
@@ -202,12 +204,12 @@ def test_an_address_that_is_no_agent_is_told_as_what_it_is(options: tuple[str, .
     assert "Traceback" not in done.stderr
 
 
-def test_one_agent_is_served_beside_an_address_that_is_none(agent: str, tmp_path: Path) -> None:
+def test_an_agent_is_served_beside_an_address_without_an_agent(agent: str, tmp_path: Path) -> None:
     with a_web_page() as page, expose(page, agent, state=tmp_path) as host:
         assert "echo" in {tool["name"] for tool in host.open().tools()}
 
 
-def test_what_an_agent_that_is_up_later_can_do_is_listed_then(tmp_path: Path) -> None:
+def test_the_tools_of_an_agent_that_comes_up_later_are_listed_then(tmp_path: Path) -> None:
     port = free_port()
     with expose(f"http://127.0.0.1:{port}", state=tmp_path) as host:
         host.open()

@@ -1,4 +1,4 @@
-"""How the command is started."""
+"""The start of the command `mcp-a2a`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_no_module_is_taken_from_the_folder_in_which_it_is_started(tmp_path: Pat
 @pytest.mark.parametrize(
     "url", ["http://ada:s3cret@/", "ftp://ada:s3cret@h/", "http://ada:s3cret@127.0.0.1:99999/?s3cret"]
 )
-def test_a_url_that_is_refused_is_told_without_user_and_query(command: str, url: str, tmp_path: Path) -> None:
+def test_a_refused_url_is_shown_without_user_and_query(command: str, url: str, tmp_path: Path) -> None:
     done = run_here(*command.split(), url, state=tmp_path, folder=tmp_path)
     assert done.returncode != 0
     assert "s3cret" not in done.stdout + done.stderr

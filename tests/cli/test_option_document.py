@@ -1,4 +1,4 @@
-"""Options as a document: it takes the road of every file, and what is wrong with it is told of the option."""
+"""Options as a document: it is checked like a file, and its faults name the option."""
 
 from __future__ import annotations
 
@@ -59,9 +59,7 @@ def as_read(value: Any) -> Any:
         (expose.expose, ["--http", "--bearer", "env:TOKEN", "--answer-within-seconds", "7", URL, f"{URL}/2"]),
     ],
 )
-def test_what_is_printed_is_the_very_document_that_is_served(
-    command: Any, words: list[str], tmp_path: Path
-) -> None:
+def test_the_printed_document_is_the_served_document(command: Any, words: list[str], tmp_path: Path) -> None:
     options = options_of(command, *words)
     made = option_document.wrapped if command is wrap.wrap else option_document.exposed
     done = run_here(command.name, "--print-toml", *words, state=tmp_path, folder=tmp_path)
@@ -94,7 +92,7 @@ def test_what_is_printed_is_the_very_document_that_is_served(
         (["expose", "--bearer", "file:gone", URL, f"{URL}/2"], "--bearer: cannot read the secret in"),
     ],
 )
-def test_what_is_wrong_is_told_once_and_of_the_option(words: list[str], said: str, tmp_path: Path) -> None:
+def test_a_fault_is_reported_once_with_its_option(words: list[str], said: str, tmp_path: Path) -> None:
     done = run_here(*words, state=tmp_path, folder=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"mcp-a2a: {said}")
@@ -130,7 +128,7 @@ def test_a_principal_may_have_a_name_that_no_file_takes_and_several_tokens() -> 
         asked.write()
 
 
-def test_a_user_may_stand_in_a_url_of_the_command_line_alone() -> None:
+def test_only_the_command_line_takes_a_user_in_a_url() -> None:
     url = "https://ada:hunter2@tools.example.com/mcp"
     asked = option_document.wrapped(options_of(wrap.wrap, url))
     (server,) = asked.plan().servers.values()

@@ -61,7 +61,7 @@ def plan_of_options(command: Any, *words: str) -> Plan:
 
 
 def as_a_file_can_say(plan: Plan) -> Plan:
-    """The plan of options without the logins that may be made at its URLs: those in a file have a name."""
+    """The plan of options without the logins of its URLs, because logins of a file are by name."""
 
     def server(one: ServerPlan) -> ServerPlan:
         target = one.target
@@ -104,7 +104,7 @@ WRAPPED = [
 
 
 @pytest.mark.parametrize("words", WRAPPED, ids=" ".join)
-def test_what_wrap_prints_is_a_file_with_an_equal_plan(words: list[str], tmp_path: Path) -> None:
+def test_wrap_prints_a_file_with_an_equal_plan(words: list[str], tmp_path: Path) -> None:
     done = printed(tmp_path, "wrap", "--print-toml", *words)
     assert plan_of_file(tmp_path, done.stdout) == plan_of_options(wrap.wrap, *words)
 
@@ -125,34 +125,34 @@ def test_the_servers_of_a_hosts_file_are_allowed_private_addresses_by_the_option
     assert "with `allow_private = true`" in done.stderr
 
 
-def test_a_command_is_at_no_address_that_might_be_private(tmp_path: Path) -> None:
+def test_allow_private_is_refused_for_a_command(tmp_path: Path) -> None:
     for words in ["wrap", "--allow-private"], ["call", "--allow-private", "tool"]:
         done = run_here(*words, "--", "python", state=tmp_path, folder=tmp_path)
         assert done.returncode == 2
         assert "--allow-private is for a URL" in done.stderr
 
 
-def test_an_agent_without_a_name_is_named_after_what_is_known_of_its_server(tmp_path: Path) -> None:
+def test_an_agent_without_a_name_is_named_after_its_server(tmp_path: Path) -> None:
     found = tomllib.loads(
         printed(tmp_path, "wrap", "--print-toml", "--", "npx", "-y", "@a/some-server").stdout
     )
     assert found["tools_as_agent"] == {"some-server": {"from": ["some-server"]}}
 
 
-def test_the_time_of_a_call_is_said_of_every_skill(tmp_path: Path) -> None:
+def test_the_call_timeout_applies_to_every_skill(tmp_path: Path) -> None:
     done = printed(tmp_path, "wrap", "--print-toml", "--call-timeout-seconds", "5", "--name", "a", URL)
     (override,) = plan_of_file(tmp_path, done.stdout).published["a"].overrides.items()
     assert (override[0], override[1].call_timeout_seconds) == ("*", 5)
 
 
-def test_what_seems_to_be_a_secret_is_read_from_a_variable_and_that_is_said(tmp_path: Path) -> None:
+def test_a_likely_secret_is_read_from_a_variable_with_a_remark(tmp_path: Path) -> None:
     done = printed(tmp_path, "wrap", "--print-toml", "--env", "API_TOKEN=hunter2", "--", "x")
     assert "hunter2" not in done.stdout + done.stderr
     assert 'API_TOKEN = { env = "API_TOKEN" }' in done.stdout
     assert "so set it" in done.stderr
 
 
-def test_where_the_tasks_of_a_file_will_be_is_said(tmp_path: Path) -> None:
+def test_the_store_of_a_printed_file_is_reported(tmp_path: Path) -> None:
     done = printed(tmp_path, "wrap", "--print-toml", "--store", "t.db", "--name", "a", URL)
     store = plan_of_file(tmp_path, done.stdout).published["a"].store
     assert store == str(tmp_path / "t.a.db")
@@ -180,9 +180,7 @@ EXPOSED = [
 
 
 @pytest.mark.parametrize("words", EXPOSED, ids=" ".join)
-def test_what_expose_prints_is_a_file_whose_plan_is_as_equal_as_it_can_say(
-    words: list[str], tmp_path: Path
-) -> None:
+def test_expose_prints_a_file_with_an_equivalent_plan(words: list[str], tmp_path: Path) -> None:
     """A file calls agents by names of its own, and a server by its own name."""
     asked = plan_of_options(expose.expose, *words)
     ((name, one),) = asked.offered.items()
@@ -191,7 +189,7 @@ def test_what_expose_prints_is_a_file_whose_plan_is_as_equal_as_it_can_say(
     assert of_file == replace(asked, offered={name: same})
 
 
-def test_a_choice_that_is_a_profiles_alone_is_refused_with_how_to_make_it(tmp_path: Path) -> None:
+def test_an_option_for_profiles_only_is_refused_with_the_way_to_set_it(tmp_path: Path) -> None:
     done = run_here("expose", "--print-toml", "--granularity", "agent", URL, state=tmp_path, folder=tmp_path)
     assert done.returncode == 2
     assert 'granularity = "agent"' in done.stderr
@@ -211,7 +209,7 @@ def test_principals_that_a_file_cannot_have_are_refused(words: list[str], said: 
 
 
 @pytest.mark.parametrize("command", ["wrap", "expose"])
-def test_a_password_in_a_url_is_not_printed(command: str, tmp_path: Path) -> None:
+def test_a_password_in_a_url_is_never_printed(command: str, tmp_path: Path) -> None:
     done = run_here(command, "--print-toml", "https://ada:hunter2@a.example", state=tmp_path, folder=tmp_path)
     assert done.returncode == 2
     assert "hunter2" not in done.stdout + done.stderr

@@ -57,12 +57,12 @@ def skills(bridge: Wrapping, name: str = "devtools") -> dict[str, str]:
 
 
 def replaced(file: Path, *parts: str) -> None:
-    """Put another file in its place in one step, as editors do."""
+    """Replace the file atomically, as editors do."""
     new = written(file.parent, *parts, name="new.tmp")
     new.replace(file)
 
 
-def test_the_console_shows_the_file_also_when_its_changes_are_not_taken_over(tmp_path: Path) -> None:
+def test_the_console_shows_the_file_even_without_reload(tmp_path: Path) -> None:
     file = written(tmp_path, RAW, DEVTOOLS, TEAM)
     with serving(file, "--no-reload", "--console") as bridge:
         told = get(bridge, "/console/configuration.json").json()
@@ -96,7 +96,7 @@ def test_both_directions_are_served_from_one_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("config-secrets")
-def test_what_a_hosts_file_takes_from_the_environment_is_not_said(tmp_path: Path) -> None:
+def test_values_from_the_environment_in_a_hosts_file_are_not_printed(tmp_path: Path) -> None:
     server = {"command": sys.executable, "args": [str(RAW_SERVER), "--token", "${HIDDEN}"]}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"raw": server}}))
     imported = "[import]\nmcp_json = 'mcp.json'\n"
@@ -107,7 +107,7 @@ def test_what_a_hosts_file_takes_from_the_environment_is_not_said(tmp_path: Path
     assert "hunter2" not in said
 
 
-def test_a_file_that_breaks_is_refused_in_the_same_words_and_one_that_is_mended_is_taken_over(
+def test_a_broken_file_is_refused_and_a_mended_file_is_applied(
     tmp_path: Path,
 ) -> None:
     file = written(tmp_path, RAW, DEVTOOLS, TEAM)
@@ -128,7 +128,7 @@ def test_a_file_that_breaks_is_refused_in_the_same_words_and_one_that_is_mended_
         assert skills(bridge)["add"] == "Add two"
 
 
-def test_sighup_reads_the_file_again_where_no_terminal_can_be_gone(tmp_path: Path) -> None:
+def test_without_a_terminal_sighup_reads_the_file_again(tmp_path: Path) -> None:
     file = written(tmp_path, RAW, DEVTOOLS, TEAM)
     with serving(file) as bridge:
         replaced(file, "nonsense")
@@ -141,7 +141,7 @@ def test_sighup_reads_the_file_again_where_no_terminal_can_be_gone(tmp_path: Pat
         assert bridge.stop(signal.SIGTERM) == 0
 
 
-def test_under_nohup_sighup_is_not_heard_and_the_file_is_still_taken_over(tmp_path: Path) -> None:
+def test_under_nohup_sighup_is_ignored_and_changes_of_the_file_are_applied(tmp_path: Path) -> None:
     file = written(tmp_path, RAW, DEVTOOLS, TEAM)
     with serving(file, under=("nohup",)) as bridge:
         bridge.process.send_signal(signal.SIGHUP)
@@ -151,7 +151,7 @@ def test_under_nohup_sighup_is_not_heard_and_the_file_is_still_taken_over(tmp_pa
         assert bridge.stop(signal.SIGTERM) == 0
 
 
-def test_with_no_reload_a_change_is_not_looked_at_and_sighup_is_the_end(tmp_path: Path) -> None:
+def test_with_no_reload_changes_are_ignored_and_sighup_ends_the_bridge(tmp_path: Path) -> None:
     with serving(written(tmp_path, RAW, DEVTOOLS, TEAM), "--no-reload") as bridge:
         assert bridge.stop(signal.SIGHUP) == 0
 
@@ -182,7 +182,7 @@ def test_a_check_does_not_disturb_a_bridge_on_the_same_file(tmp_path: Path) -> N
         assert get(bridge, "/readyz").status_code == 200
 
 
-def test_the_command_line_goes_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
+def test_the_command_line_overrides_the_environment_which_overrides_the_file(tmp_path: Path) -> None:
     taken = str(free_port())
     file = written(tmp_path, f"[bridge]\nport = {taken}\nlog_format = 'text'\n", RAW, DEVTOOLS, TEAM)
     with serving(file, MCP_A2A_SERVE_PORT=taken, MCP_A2A_SERVE_LOG_FORMAT="json") as bridge:
@@ -212,7 +212,7 @@ def parameters(file: Path, *words: str) -> StdioServerParameters:
 
 @asynccontextmanager
 async def host_of(file: Path, *words: str, **options: Any) -> AsyncIterator[Client]:
-    """The official client, with the command as its server; what it says on stderr goes to a file."""
+    """The official client, with the command as its server; its stderr goes to a file."""
     with anyio.fail_after(WAIT_SECONDS), (file.parent / "stderr").open("w") as said:
         async with Client(
             stdio_client(parameters(file, *words), errlog=said), cache=None, **options
@@ -234,7 +234,7 @@ async def test_one_server_of_the_file_is_served_over_stdio_with_its_own_agents(t
     assert list(tmp_path.glob("*.db")) == []
 
 
-async def test_agents_of_elsewhere_need_no_port(tmp_path: Path) -> None:
+async def test_remote_agents_need_no_port(tmp_path: Path) -> None:
     with an_agent() as url:
         others = "[agents_as_tools.other]\nfrom = ['research']\n"
         file = written(tmp_path, RAW, DEVTOOLS, TEAM, f"[agents.research]\ncard = '{url}'\n", others)
@@ -258,7 +258,7 @@ async def test_a_change_of_the_file_reaches_the_host(tmp_path: Path) -> None:
         assert "plus" in await names(client)
 
 
-def test_a_server_that_comes_to_need_an_agent_of_its_file_takes_a_restart(tmp_path: Path) -> None:
+def test_a_reload_that_needs_an_agent_of_the_same_file_takes_a_restart(tmp_path: Path) -> None:
     research = "[agents.research]\ncard = 'http://127.0.0.1:9'\n[agents_as_tools.team]\n"
     file = written(tmp_path, RAW, DEVTOOLS, research, "from = ['research']\n")
     started_by_us = parameters(file)
@@ -297,7 +297,7 @@ def a_late_server(folder: Path) -> Iterator[tuple[Path, socket.socket]]:
         yield written(folder, late, DEVTOOLS, TEAM, "mapping = 'hasty.toml'\n"), gate
 
 
-async def test_a_host_is_answered_before_tool_servers_are_up_and_told_of_their_tools_then(
+async def test_a_host_is_answered_before_tool_servers_are_up_and_notified_of_their_tools(
     tmp_path: Path,
 ) -> None:
     told = anyio.Event()
@@ -317,7 +317,7 @@ async def test_a_host_is_answered_before_tool_servers_are_up_and_told_of_their_t
 
 
 @pytest.mark.outside
-async def test_a_bridge_that_serves_already_ends_when_what_it_needs_turns_out_to_be_down(
+async def test_a_serving_bridge_ends_if_a_required_server_does_not_start(
     tmp_path: Path,
 ) -> None:
     with a_late_server(tmp_path) as (file, gate), anyio.fail_after(WAIT_SECONDS):
@@ -336,7 +336,7 @@ async def test_a_bridge_that_serves_already_ends_when_what_it_needs_turns_out_to
 
 
 @pytest.mark.outside
-async def test_a_server_that_is_left_out_before_it_was_up_ends_nothing(tmp_path: Path) -> None:
+async def test_a_reload_may_remove_a_server_that_was_never_up(tmp_path: Path) -> None:
     retired = anyio.Event()
     with a_late_server(tmp_path) as (file, _), anyio.fail_after(WAIT_SECONDS):
         plan = for_stdio(plan_from_file(load(file, {})), "team", "not told")
@@ -350,7 +350,7 @@ async def test_a_server_that_is_left_out_before_it_was_up_ends_nothing(tmp_path:
 
 
 @pytest.mark.outside
-async def test_nobody_else_can_call_what_is_behind_stdio(tmp_path: Path) -> None:
+async def test_only_the_host_can_call_agents_behind_stdio(tmp_path: Path) -> None:
     principal = "[principals.ada]\nbearer = { env = 'TOKEN' }\n"
     file = written(tmp_path, RAW, DEVTOOLS, TEAM, principal)
     plan = for_stdio(plan_from_file(load(file, {"TOKEN": "known"})), "team", "not told")
@@ -380,7 +380,7 @@ async def test_nobody_else_can_call_what_is_behind_stdio(tmp_path: Path) -> None
         (["two.toml", "--stdio", "team", "--require-auth"], "does not go with --require-auth"),
     ],
 )
-def test_which_server_is_meant_has_to_be_clear(words: list[str], said: str, tmp_path: Path) -> None:
+def test_an_ambiguous_server_is_refused(words: list[str], said: str, tmp_path: Path) -> None:
     other = "[agents_as_tools.other]\nfrom = ['devtools']\n"
     written(tmp_path, RAW, DEVTOOLS, TEAM, other, name="two.toml")
     written(tmp_path, RAW, DEVTOOLS, name="none.toml")

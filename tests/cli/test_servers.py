@@ -1,4 +1,4 @@
-"""`mcp-a2a servers`: what is remembered of tool servers, and how it is forgotten."""
+"""`mcp-a2a servers`: what the bridge remembers of tool servers, and how to make it forget."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMELESS = "python server.py"
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Two servers that were met, and one that the next version of the bridge has met."""
+    """Two remembered servers, and a server remembered by a later version of the bridge."""
     path = tmp_path / "mcp-a2a" / "servers.json"
     memory = ServerMemory(path)
     memory.remember(Fact.ERA, EVERYTHING, "legacy")
@@ -33,7 +33,7 @@ def servers(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return run_here("servers", *words, state=tmp_path)
 
 
-def test_what_is_remembered_is_listed_in_words_by_name_and_id(file: Path, tmp_path: Path) -> None:
+def test_remembered_servers_are_listed_by_name_and_id(file: Path, tmp_path: Path) -> None:
     one, other, _ = [known.server_id[:8] for known in remembered_in(file)]
     done = servers(tmp_path)
     assert done.returncode == 0, done.stderr
@@ -48,7 +48,7 @@ def test_what_is_remembered_is_listed_in_words_by_name_and_id(file: Path, tmp_pa
     ]
 
 
-def test_what_is_remembered_is_listed_as_json(file: Path, tmp_path: Path) -> None:
+def test_remembered_servers_are_listed_as_json(file: Path, tmp_path: Path) -> None:
     one, other, foreign = [known.server_id for known in remembered_in(file)]
     assert json.loads(servers(tmp_path, "--json").stdout) == {
         "file": str(file),
@@ -72,7 +72,7 @@ def test_a_server_is_forgotten_by_its_name_or_id_and_the_others_are_not(file: Pa
     assert remembered_in(file) == [other]
 
 
-def test_all_of_it_is_forgotten_at_once(file: Path, tmp_path: Path) -> None:
+def test_forget_all_forgets_every_server(file: Path, tmp_path: Path) -> None:
     assert servers(tmp_path, "--forget-all").returncode == 0
     assert remembered_in(file) == []
     for words in ([], ["--forget-all"]):
@@ -97,7 +97,7 @@ def test_all_of_it_is_forgotten_at_once(file: Path, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_not_clear_forgets_nothing_and_says_what_there_is(
+def test_an_ambiguous_name_forgets_nothing_and_lists_the_servers(
     words: list[str], said: str, file: Path, tmp_path: Path
 ) -> None:
     for server in ("a", "b"):

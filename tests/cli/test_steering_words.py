@@ -1,4 +1,4 @@
-"""A peer whose every word would steer a terminal: none of the commands and none of the logs lets one through."""
+"""A peer sends control sequences in every text: no command and no log passes them to a terminal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STEERING: Final = (
     "\x1b]0;title\x07\x1b[2J\x08\x9b31m\x9d8;;http://evil.test\x9c\x7f"
     "\u202e\u2066\u200f\u061c\u200b\u2060\ufeff\u00ad\u2028\U000e0041"
 )
-"""A title, a cleared screen, C1's own commands, a turned text, and letters that nobody sees."""
+"""A title, a cleared screen, C1 controls, a right-to-left override, and invisible letters."""
 MARKUP: Final = "[/x ] [link=http://evil.test]here[/link] [bold]"
 EVIL: Final = f"evil{STEERING}{MARKUP}"
 
@@ -37,13 +37,13 @@ HARMFUL: Final = [one for one in STEERING if not (one.isascii() and one.isprinta
 
 
 def require_harmless(said: str) -> None:
-    """None of it steers a terminal; its characters are spelled out, and its markup stands as it was sent."""
+    """The text has no control characters: they are escaped, and markup stays as it was sent."""
     require_seen(said)
     assert re.search(r"\\(x1b|u001b)\]0;title\\(x07|u0007)", said)
 
 
 def require_seen(said: str) -> None:
-    """There is nothing but what is seen, and the markup."""
+    """The text has no hidden characters, and its markup stays."""
     assert [one for one in HARMFUL if one in said] == []
     assert MARKUP in said
 
@@ -165,7 +165,7 @@ def both_in(folder: Path, agent: str, server: str) -> Path:
     ],
     ids=" ".join,
 )
-async def test_no_word_of_a_peer_steers_the_terminal(
+async def test_no_text_of_a_peer_controls_the_terminal(
     words: tuple[str, ...], agent: str, server: ToolServer, at_screen: Run, tmp_path: Path
 ) -> None:
     file = both_in(tmp_path, agent, server.url)
@@ -175,7 +175,7 @@ async def test_no_word_of_a_peer_steers_the_terminal(
     require_harmless(done.out + done.err)
 
 
-async def test_the_tools_that_a_host_would_see_have_nothing_that_is_unseen(
+async def test_the_tools_for_a_host_have_no_hidden_characters(
     agent: str, server: ToolServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = both_in(tmp_path, agent, server.url)
@@ -184,7 +184,7 @@ async def test_the_tools_that_a_host_would_see_have_nothing_that_is_unseen(
     assert "\\u001b" not in done.out
 
 
-async def test_no_word_of_a_server_steers_the_terminal_from_the_banner(server: ToolServer) -> None:
+async def test_no_text_of_a_server_controls_the_terminal_from_the_banner(server: ToolServer) -> None:
     config = config_for(server.target)
     screen = Screen()
     async with running(config) as there:
@@ -198,7 +198,7 @@ async def test_no_word_of_a_server_steers_the_terminal_from_the_banner(server: T
     require_harmless(screen.getvalue())
 
 
-async def test_what_a_command_without_a_log_warns_of_is_harmless_too(tmp_path: Path) -> None:
+async def test_a_warning_of_a_command_without_a_log_is_cleaned_too(tmp_path: Path) -> None:
     tools = [
         listed("fine"),
         {**listed(f"odd{EVIL}"), "inputSchema": {"type": "object", "$ref": f"http://{EVIL}"}},
@@ -226,7 +226,7 @@ CLEANING: Final = {"with_visible_characters", "spelled_as_json", "len"}
 
 
 def is_clean(node: ast.expr) -> bool:
-    """Whether an expression holds nothing that a peer said, or holds it cleaned."""
+    """Whether an expression has no text of a peer, or only cleaned text."""
     match node:
         case ast.Constant():
             return True
@@ -250,8 +250,8 @@ def is_sink(call: ast.Call) -> bool:
     return False
 
 
-def test_what_is_written_past_the_terminal_is_cleaned_where_it_is_written() -> None:
-    """All else goes through `Terminal`, `write` and the log's formats, which clean."""
+def test_output_that_bypasses_the_terminal_is_cleaned_at_its_source() -> None:
+    """All other output goes through `Terminal`, `write` and the log formats, which clean it."""
     raw = {
         (file.name, ast.unparse(call))
         for file in Path(bridge.__file__).parent.rglob("*.py")
@@ -281,7 +281,7 @@ def test_there_is_one_terminal_and_one_log(kind: str) -> None:
 
 @pytest.mark.proves("a2a-14.1.1-injection")
 @pytest.mark.parametrize("form", [BareFormat(), TextFormat(), JsonFormat()], ids=["bare", "text", "json"])
-def test_no_word_of_a_peer_steers_the_terminal_from_a_log(form: logging.Formatter) -> None:
+def test_no_text_of_a_peer_controls_the_terminal_from_a_log(form: logging.Formatter) -> None:
     try:
         raise ValueError(EVIL)
     except ValueError as exc:

@@ -109,7 +109,7 @@ def test_tables_of_a_file_without_a_database_are_made_by_its_start(files: Files)
     assert not files.database.exists()
 
 
-def test_a_role_that_may_not_make_tables_is_told_how_another_one_makes_them(files: Files) -> None:
+def test_a_role_that_may_not_make_tables_gets_the_command_for_another_role(files: Files) -> None:
     with psycopg.connect(database_url(), autocommit=True) as connection:
         connection.execute(f"CREATE ROLE {files.place} LOGIN")  # type: ignore[call-overload]
     least = {"DATABASE_URL": database_url().replace("postgres@", f"{files.place}@")}
@@ -172,7 +172,7 @@ ONE = (LivingReplica(1, datetime(2026, 1, 1, tzinfo=UTC)),)
         ),
     ],
 )
-def test_it_is_said_what_a_migration_changes_for_older_releases(
+def test_a_migration_reports_its_effect_on_older_releases(
     done: Migration, dry_run: bool, lines: list[str]
 ) -> None:
     assert [*lines_of(done, dry_run=dry_run)] == lines
@@ -232,7 +232,7 @@ REFUSED: dict[str, tuple[Callable[[Files], list[str]], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_moved_is_said_and_changes_nothing(case: str, files: Files) -> None:
+def test_an_impossible_move_is_refused_and_changes_nothing(case: str, files: Files) -> None:
     words, message = REFUSED[case]
     done = files.store("move", *words(files))
     assert (done.returncode, done.stdout) == (2, "")
@@ -240,7 +240,7 @@ def test_what_cannot_be_moved_is_said_and_changes_nothing(case: str, files: File
     assert not files.database.exists()
 
 
-def test_a_file_in_use_is_not_moved(files: Files) -> None:
+def test_tasks_are_not_moved_from_a_file_in_use(files: Files) -> None:
     files.fill()
     with own_file(files.database):
         done = files.store("move", "old.toml", "new.toml")
@@ -249,7 +249,7 @@ def test_a_file_in_use_is_not_moved(files: Files) -> None:
     assert files.in_database() == []
 
 
-async def test_a_database_in_use_is_not_moved_to(files: Files) -> None:
+async def test_tasks_are_not_moved_into_a_database_in_use(files: Files) -> None:
     async with PostgresStore(database_url(), files.agent, BOUNDS):
         moving: partial[Any] = partial(files.store, "move", "old.toml", "new.toml")
         done = await anyio.to_thread.run_sync(moving)
@@ -258,7 +258,7 @@ async def test_a_database_in_use_is_not_moved_to(files: Files) -> None:
 
 
 @pytest.mark.parametrize("takes_over", [False, True])
-def test_a_key_that_hosts_need_and_the_new_file_lacks_is_said(takes_over: bool, files: Files) -> None:
+def test_a_key_that_the_new_file_lacks_is_reported(takes_over: bool, files: Files) -> None:
     key = files.folder / "state" / "mcp-a2a" / "handle.key"
     key.parent.mkdir(parents=True)
     key.write_text(SECRET.upper())
@@ -278,7 +278,7 @@ def test_the_commands_of_the_group_are_completed(tmp_path: Path) -> None:
     assert done.stdout.split() == ["plain,migrate", "plain,move"]
 
 
-def test_the_commands_of_the_page_about_replicas_work(files: Files) -> None:
+def test_the_commands_in_the_docs_about_replicas_work(files: Files) -> None:
     files.fill()
     (files.folder / "bridge.toml").write_text(files.new.read_text())
     lines = [typed.line.split() for _, typed in all_typed([ROOT / "docs" / "replicas.md"])]

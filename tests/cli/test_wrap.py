@@ -1,4 +1,4 @@
-"""`mcp-a2a wrap` as a user starts it: what it says, how it refuses, how it stops."""
+"""`mcp-a2a wrap` as a user starts it: its output, its refusals and its stop."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def call(url: str, skill: str, **arguments: object) -> dict[str, object]:
     return post(url, "SendMessage", message(call_part(skill, **arguments)))["result"]["task"]  # type: ignore[index, return-value]
 
 
-def test_it_says_what_it_found_and_where_it_serves(tmp_path: Path) -> None:
+def test_a_start_prints_the_tools_and_the_url(tmp_path: Path) -> None:
     with wrapping(state=tmp_path) as bridge:
         said = "".join(bridge.lines)
         assert "raw 1.2.3" in said
@@ -124,7 +124,7 @@ def test_bad_input_is_one_clear_message(arguments: list[str], code: int, words: 
 @pytest.mark.parametrize(
     ("words", "hint"), [(["-y", "server"], "behind --"), (["http://a/", "b"], "not both")]
 )
-def test_a_command_line_that_is_mixed_up_is_told_apart(words: list[str], hint: str, tmp_path: Path) -> None:
+def test_a_mixed_up_command_line_gets_a_specific_hint(words: list[str], hint: str, tmp_path: Path) -> None:
     done = run_here("wrap", *words, state=tmp_path)
     assert done.returncode == 2
     assert hint in done.stderr
@@ -211,7 +211,7 @@ def stream_end(url: str, task_id: str, watching: threading.Event) -> dict[str, o
     return events[-1]["statusUpdate"]  # type: ignore[return-value]
 
 
-def test_a_free_port_is_said_and_names_the_store(tmp_path: Path) -> None:
+def test_a_free_port_is_printed_and_names_the_store(tmp_path: Path) -> None:
     server = (sys.executable, str(ROOT / "tests/support/raw_server.py"))
     command = [sys.executable, "-P", "-m", "bridge", "wrap", "--port", "0", "--era", "legacy", "--", *server]
     with Forked(command, stderr=subprocess.PIPE, text=True, env=environment(tmp_path)) as process:

@@ -74,7 +74,7 @@ def test_a_form_is_filled_in_with_the_values_of_an_earlier_call() -> None:
     assert (fields["age"], fields["sure"], fields["deep"]) == ("44", "false", '{\n  "x": 1\n}')
 
 
-def test_what_is_wrong_is_told_beside_its_field() -> None:
+def test_a_problem_is_shown_beside_its_field() -> None:
     assert [one["name"] for one in form_problems(SCHEMA, {"age": 3, "color": "green"})] == [
         "name",
         "age",
@@ -116,7 +116,7 @@ async def asking(tmp_path: Path, *credentials: Credential) -> AsyncIterator[Serv
 
 
 @pytest.mark.outside
-async def test_a_form_is_answered_by_a_person_and_its_faults_stand_beside_the_fields(tmp_path: Path) -> None:
+async def test_a_person_answers_a_form_and_faults_appear_beside_the_fields(tmp_path: Path) -> None:
     async with asking(tmp_path) as here:
         task = await here.calls("ask")
         page = await here.browser.opens("/answer")

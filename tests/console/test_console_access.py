@@ -1,4 +1,4 @@
-"""Who gets into the console, and what a page of another origin can do with a browser that is in it."""
+"""Access to the console, and attacks by a page of another origin through a signed-in browser."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def signed_in(tmp_path: Path, **place: Any) -> AsyncIterator[tuple[Bridge,
         yield bridge, browser
 
 
-async def test_a_browser_on_this_machine_needs_no_sign_in_where_no_credentials_are_asked_for(
+async def test_without_credentials_a_local_browser_needs_no_sign_in(
     tmp_path: Path,
 ) -> None:
     async with console_of(plan_with(tmp_path)) as bridge:
@@ -67,9 +67,7 @@ async def test_a_browser_on_this_machine_needs_no_sign_in_where_no_credentials_a
         *("Fastly-Client-IP", "X-Envoy-External-Address", "X-Original-Forwarded-For", "X-Amzn-Trace-Id"),
     ],
 )
-async def test_a_request_that_a_proxy_has_passed_on_is_not_one_of_this_machine(
-    header: str, tmp_path: Path
-) -> None:
+async def test_a_request_through_a_proxy_is_not_local(header: str, tmp_path: Path) -> None:
     async with console_of(plan_with(tmp_path)) as bridge:
         page = await ConsoleBrowser(bridge, headers={header: "127.0.0.1"}).opens()
         assert page.status_code == 403
@@ -94,7 +92,7 @@ async def test_a_request_over_http_1_0_comes_from_a_proxy_and_not_from_a_browser
     [{"host": "0.0.0.0"}, {"public_url": "https://bridge.example"}, {"hosts": frozenset({"devbox"})}],
     ids=["other machines reach it", "it has a public address", "it is asked for by another name"],
 )
-async def test_without_credentials_the_console_is_for_this_machine_alone(
+async def test_without_credentials_the_console_is_for_this_machine_only(
     place: dict[str, Any], tmp_path: Path
 ) -> None:
     plan = replace(plan_with(tmp_path, **place), allow_unauthenticated=True)
@@ -127,7 +125,7 @@ async def test_a_token_and_an_api_key_sign_their_principals_in(tmp_path: Path) -
         ("https://bridge.example", "__Host-mcp-a2a-console", {"httponly", "samesite", "secure"}),
     ],
 )
-async def test_a_cookie_is_for_this_host_alone_and_for_no_script(
+async def test_a_cookie_is_for_this_host_only_and_hidden_from_scripts(
     base_url: str, name: str, flags: set[str], tmp_path: Path
 ) -> None:
     public = base_url if base_url.startswith("https") else None
@@ -141,13 +139,13 @@ async def test_a_cookie_is_for_this_host_alone_and_for_no_script(
         assert ADA.token not in answer.headers["set-cookie"]
 
 
-async def test_a_token_is_taken_over_https_alone_from_other_machines(tmp_path: Path) -> None:
+async def test_other_machines_sign_in_over_https_only(tmp_path: Path) -> None:
     async with console_of(plan_with(tmp_path, ADA, host="0.0.0.0")) as bridge:
         browser = ConsoleBrowser(bridge, "http://192.0.2.7:8080", address="192.0.2.9")
         assert (await browser.opens()).status_code == 403
 
 
-async def test_a_sign_in_ends_at_once_when_its_principal_goes(tmp_path: Path) -> None:
+async def test_a_sign_in_ends_at_once_when_its_principal_is_removed(tmp_path: Path) -> None:
     async with signed_in(tmp_path) as (bridge, browser):
         await bridge.apply(plan_with(tmp_path, BOB))
         assert (await browser.opens()).status_code == 401
@@ -242,7 +240,7 @@ async def test_a_form_is_bounded(size: int, status: int, tmp_path: Path) -> None
         assert (await browser.posts("/sign-in", {"token": "x" * size})).status_code == status
 
 
-async def test_a_token_that_fits_no_cookie_is_refused(tmp_path: Path) -> None:
+async def test_a_token_too_long_for_a_cookie_is_refused(tmp_path: Path) -> None:
     async with console_of(plan_with(tmp_path, ADA)) as bridge:
         browser = ConsoleBrowser(bridge)
         await browser.opens()
@@ -286,7 +284,7 @@ def test_an_option_serves_the_console_of_a_file_that_does_not_name_it(tmp_path: 
     assert plan_from_file(load(file).given(**asked)).place.console
 
 
-async def test_the_audit_tells_of_whoever_is_refused_because_of_who_asks(tmp_path: Path) -> None:
+async def test_the_audit_has_requests_that_are_refused_because_of_their_sender(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
     async with console_of(plan_with(tmp_path, ADA, audit=AuditPlan(file, 1 << 20, 7))) as bridge:
         browser, stranger = ConsoleBrowser(bridge), ConsoleBrowser(bridge)

@@ -1,4 +1,4 @@
-"""People sign in at the console by the code flow of their issuer. What else an issuer or a browser may bring."""
+"""People sign in at the console with the code flow of their issuer. Wrong answers and wrong browsers are refused."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ async def test_the_issuer_is_asked_for_a_token_of_the_console_with_the_scopes_th
     ],
     ids=["none", "of the file", "the audience", "an audience that is no URI", "several audiences"],
 )
-async def test_the_file_says_what_is_asked_for_where_an_issuer_wants_it_otherwise(
+async def test_the_file_can_set_scopes_and_resource_for_an_issuer(
     tmp_path: Path, login: LoginClient, audiences: frozenset[str] | None, scope: str, resource: str | None
 ) -> None:
     given = {} if audiences is None else {"audiences": {"console": audiences}}
@@ -164,7 +164,7 @@ async def test_the_file_says_what_is_asked_for_where_an_issuer_wants_it_otherwis
         assert (query.get("resource"), form.get("resource")) == (resource, resource)
 
 
-async def test_what_was_begun_is_in_a_cookie_that_comes_back_from_the_issuer_and_the_session_in_one_that_does_not(
+async def test_the_state_of_a_sign_in_is_in_a_lax_cookie_and_the_session_in_a_strict_cookie(
     tmp_path: Path,
 ) -> None:
     async with desk(tmp_path) as here:
@@ -191,7 +191,7 @@ async def test_what_was_begun_is_in_a_cookie_that_comes_back_from_the_issuer_and
         )
 
 
-async def test_an_answer_counts_once_and_in_the_browser_that_asked(
+async def test_an_answer_of_an_issuer_is_accepted_once_and_only_in_its_browser(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with desk(tmp_path) as here:
@@ -260,7 +260,7 @@ async def test_an_id_token_signs_nobody_in_without_an_access_token_that_counts(
     ],
     ids=["declined", "mixed up", "no issuer", "replayed", "of another client", "expired", "none", "forged"],
 )
-async def test_an_answer_that_proves_nobody_signs_nobody_in(
+async def test_an_invalid_answer_of_an_issuer_signs_nobody_in(
     tmp_path: Path, wrong: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with desk(tmp_path) as here:
@@ -303,7 +303,7 @@ async def test_who_has_failed_five_times_waits_a_minute(tmp_path: Path) -> None:
         assert (await browser.posts("/sign-in", {"token": "x"})).status_code == 429
 
 
-async def test_a_sign_in_is_begun_by_our_own_page_alone_and_at_an_issuer_of_the_file(tmp_path: Path) -> None:
+async def test_only_our_own_page_begins_a_sign_in_and_only_at_a_configured_issuer(tmp_path: Path) -> None:
     async with desk(tmp_path) as here:
         browser = here.browser()
         await browser.opens()

@@ -1,4 +1,4 @@
-"""The stream of an open tab, and when it ends: with the rights for which it was opened."""
+"""The news stream of an open tab, which ends when the rights of its visitor change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.console import HERE, ConsoleBrowser, told_to
 
 OPS = Credential(Principal("ops", operator=OperatorRole.ANSWER), "token-of-ops")
 SOON_SECONDS = 5
-"""Within which a stream ends that ends at once. It looks by itself after 15 s."""
+"""The limit for a stream that must end at once. The next regular check is after 15 s."""
 
 
 async def at_the_console(here: Served, who: Credential) -> ConsoleBrowser:
@@ -37,7 +37,7 @@ async def at_the_console(here: Served, who: Credential) -> ConsoleBrowser:
 
 
 async def rest_of(told: AsyncIterator[Any]) -> list[Any]:
-    """What is told until the stream ends, soon."""
+    """The news until the end of the stream, which must come soon."""
     with anyio.fail_after(SOON_SECONDS):
         return [one async for one in told]
 
@@ -53,7 +53,7 @@ async def rest_of(told: AsyncIterator[Any]) -> list[Any]:
     ],
     ids=["no operator any more", "a lesser operator", "of somebody else", "fewer skills", "another token"],
 )
-async def test_a_tab_hears_nothing_more_once_its_visitor_has_other_rights(
+async def test_a_news_stream_ends_when_the_rights_of_its_visitor_change(
     who: Credential, then: Sequence[Credential], tmp_path: Path
 ) -> None:
     async with served(tmp_path, ADA, OPS, console_content=True) as here:
@@ -65,7 +65,7 @@ async def test_a_tab_hears_nothing_more_once_its_visitor_has_other_rights(
             assert await rest_of(told) == []
 
 
-async def test_a_tab_hears_on_when_a_reload_leaves_its_visitor_as_it_is(tmp_path: Path) -> None:
+async def test_a_news_stream_survives_a_reload_that_does_not_change_its_visitor(tmp_path: Path) -> None:
     async with served(tmp_path, ADA, BOB) as here:
         task = await here.calls("hold", ADA.token)
         await here.server.holding(1)
@@ -79,7 +79,7 @@ async def test_a_tab_hears_on_when_a_reload_leaves_its_visitor_as_it_is(tmp_path
                 pytest.fail("the stream has ended")
 
 
-async def test_all_tabs_of_a_browser_hear_nothing_more_once_one_of_them_signs_out(tmp_path: Path) -> None:
+async def test_a_sign_out_ends_the_streams_of_all_tabs_of_a_browser(tmp_path: Path) -> None:
     async with served(tmp_path, ADA, BOB) as here:
         ada, bob = await at_the_console(here, ADA), await at_the_console(here, BOB)
         async with told_to(ada) as told, told_to(ada) as other, told_to(bob) as of_bob:
@@ -98,7 +98,7 @@ class OpenTab:
     sent: list[Any] = field(default_factory=list)
 
     async def hears_all(self) -> list[Any]:
-        """What it is sent until its stream ends, soon."""
+        """The frames until the end of the stream, which must come soon."""
 
         async def numbers(_: Visit) -> JsonObject:
             return {"running": 1}
@@ -139,7 +139,7 @@ async def test_a_stream_ends_when_the_token_of_its_visitor_expires() -> None:
     assert len(await OpenTab(visit_of(expiring), judged).hears_all()) == 1
 
 
-async def test_news_end_while_nobody_can_tell_whether_their_visitor_may_have_them() -> None:
+async def test_news_end_if_the_visitor_cannot_be_checked() -> None:
     async def judged(_: Visit) -> Principal | None:
         raise RefusedError(503, "the issuer is away")
 
@@ -147,7 +147,7 @@ async def test_news_end_while_nobody_can_tell_whether_their_visitor_may_have_the
 
 
 @pytest.mark.parametrize(("left_seconds", "stall_seconds"), [(0.3, 60), (60, 0.3)], ids=["expires", "stalls"])
-async def test_a_tab_that_takes_nothing_in_keeps_no_place(
+async def test_a_tab_that_reads_nothing_loses_its_stream(
     left_seconds: float, stall_seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bridge.console.tab_streams._STALL_SECONDS", stall_seconds)
@@ -185,7 +185,7 @@ async def test_too_many_tabs_are_shown_without_news_and_their_places_come_back(t
             pass
 
 
-async def test_the_tabs_of_one_visitor_take_no_place_of_another(tmp_path: Path) -> None:
+async def test_the_tabs_of_one_visitor_leave_places_for_others(tmp_path: Path) -> None:
     async with served(tmp_path, ADA, BOB) as here:
         ada, bob = await at_the_console(here, ADA), await at_the_console(here, BOB)
         async with AsyncExitStack() as tabs:

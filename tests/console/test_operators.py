@@ -43,7 +43,7 @@ async def answered(browser: ConsoleBrowser, task: str) -> int:
 
 
 @pytest.mark.parametrize("who", [EYES, OPS])
-async def test_operators_see_the_tasks_of_all_and_whose_each_is(who: Credential, tmp_path: Path) -> None:
+async def test_operators_see_all_tasks_with_their_owners(who: Credential, tmp_path: Path) -> None:
     async with with_a_task_of_ada(tmp_path, who, content=True) as (here, browser, task):
         own = await here.calls("echo", who.token, text="mine")
         (listed,) = (await browser.reads("/tasks"))["lists"]
@@ -54,7 +54,7 @@ async def test_operators_see_the_tasks_of_all_and_whose_each_is(who: Credential,
 
 
 @pytest.mark.parametrize("who", [EYES, OPS])
-async def test_without_console_content_what_was_said_stays_with_its_owner(
+async def test_without_console_content_only_the_owner_sees_the_messages(
     who: Credential, tmp_path: Path
 ) -> None:
     async with with_a_task_of_ada(tmp_path, who, content=False) as (here, browser, _):
@@ -86,7 +86,7 @@ async def test_only_the_role_answer_answers_for_another(
             assert ada.csrf
 
 
-async def test_which_skill_runs_is_asked_of_the_owner_alone(tmp_path: Path) -> None:
+async def test_only_the_owner_is_asked_which_skill_runs(tmp_path: Path) -> None:
     async with with_a_task_of_ada(tmp_path, OPS, content=True) as (here, browser, of_arguments):
         of_skill = await here.says("do something", ADA.token)
         rows = {one["id"]: one for one in (await browser.reads("/answer"))["tasks"]}
@@ -105,7 +105,7 @@ async def test_which_skill_runs_is_asked_of_the_owner_alone(tmp_path: Path) -> N
         assert f"/tasks/devtools/{of_skill}/answer" in (await ada.opens("/answer")).text
 
 
-async def test_the_number_of_what_waits_is_of_what_the_visitor_may_answer(tmp_path: Path) -> None:
+async def test_the_number_of_waiting_tasks_counts_those_that_the_visitor_may_answer(tmp_path: Path) -> None:
     async with with_a_task_of_ada(tmp_path, OPS, content=True) as (here, browser, _):
         of_skill = await here.says("do something", ADA.token)
         ada = ConsoleBrowser(here.bridge)
@@ -119,7 +119,7 @@ async def test_the_number_of_what_waits_is_of_what_the_visitor_may_answer(tmp_pa
         assert await numbers(ada, browser) == (1, 2)
 
 
-async def test_the_number_of_what_waits_is_right_where_more_waits_than_one_page_holds(tmp_path: Path) -> None:
+async def test_the_number_of_waiting_tasks_is_right_beyond_one_page(tmp_path: Path) -> None:
     async with served(tmp_path, ADA, OPS, console_content=True) as here:
         browser = ConsoleBrowser(here.bridge)
         assert await browser.signs_in(OPS.token) == 200
@@ -131,7 +131,7 @@ async def test_the_number_of_what_waits_is_right_where_more_waits_than_one_page_
 
 
 async def numbers(*browsers: ConsoleBrowser) -> tuple[int, ...]:
-    """The number of what waits, as each of the browsers shows it."""
+    """The number of waiting tasks in each of the browsers."""
     return tuple([(await browser.reads(""))["waiting"] for browser in browsers])
 
 
@@ -185,7 +185,7 @@ async def test_the_audit_tells_whose_task_an_operator_has_watched_without_its_pa
 
 
 @pytest.mark.parametrize(("content", "who", "unseen"), [(False, EYES, 1), (False, OPS, 1), (True, OPS, 0)])
-async def test_without_console_content_it_is_said_how_many_wait_and_why_they_are_not_shown(
+async def test_without_console_content_only_the_number_of_waiting_tasks_is_shown(
     content: bool, who: Credential, unseen: int, tmp_path: Path
 ) -> None:
     async with with_a_task_of_ada(tmp_path, who, content=content) as (here, browser, _):
@@ -197,7 +197,7 @@ async def test_without_console_content_it_is_said_how_many_wait_and_why_they_are
             assert (words in page) is bool(unseen)
 
 
-async def test_who_is_no_operator_is_told_nothing_of_others_who_wait(tmp_path: Path) -> None:
+async def test_only_operators_see_that_tasks_of_others_wait(tmp_path: Path) -> None:
     async with with_a_task_of_ada(tmp_path, ADA, content=False) as (_, browser, _task):
         assert (await browser.reads("/answer"))["unseen"] == 0
         assert "unseen" not in await browser.reads("")

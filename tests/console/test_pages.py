@@ -1,4 +1,4 @@
-"""What becomes what, the configuration, and who may call: for whom each is, and that no secret is on a page."""
+"""The pages of mapping, configuration and people: who may see them, and that they show no secret."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def signed_in(browser: ConsoleBrowser, credential: Credential) -> ConsoleB
     return browser
 
 
-async def test_what_the_file_hides_of_a_tool_is_for_operators_alone(tmp_path: Path) -> None:
+async def test_only_operators_see_what_the_file_hides_of_a_tool(tmp_path: Path) -> None:
     rules = {"text": ArgumentRule(default="tenant-7", hidden=True)}
     echo = SkillOverride(description="For everyone", arguments=rules)
     async with served(tmp_path, ADA, OPS, echo=echo) as here:
@@ -79,7 +79,7 @@ async def test_a_visitor_without_a_role_reads_nothing_of_others_on_the_overview(
             assert "devtools" not in (await nobody.opens(path)).text
 
 
-async def test_each_tool_stands_beside_its_skill_with_what_the_file_changes(tmp_path: Path) -> None:
+async def test_each_tool_is_shown_beside_its_skill_with_the_changes_of_the_file(tmp_path: Path) -> None:
     rules = {"text": ArgumentRule(default="x", hidden=True)}
     echo = SkillOverride(id="say", description=HOSTILE, arguments=rules, confirm=True)
     async with served(
@@ -102,7 +102,7 @@ async def test_each_tool_stands_beside_its_skill_with_what_the_file_changes(tmp_
         assert "<img src=x" not in page
 
 
-async def test_a_visitor_sees_the_mapping_of_its_own_skills_alone(tmp_path: Path) -> None:
+async def test_a_visitor_sees_only_the_mapping_of_its_own_skills(tmp_path: Path) -> None:
     async with served(tmp_path, ADA, OPS, hold=SkillOverride(hidden=True)) as here:
         ada = await signed_in(ConsoleBrowser(here.bridge), ADA)
         (face,) = (await ada.reads("/mapping"))["faces"]
@@ -141,7 +141,7 @@ async def test_the_names_on_the_overview_lead_to_their_pages(tmp_path: Path) -> 
         assert len((await here.browser.reads(page["faces"][0]["path"]))["groups"]) == 1
 
 
-async def test_people_are_told_with_what_each_may_use_and_no_secret(tmp_path: Path) -> None:
+async def test_people_are_shown_with_their_rights_and_without_secrets(tmp_path: Path) -> None:
     async with served(tmp_path, ADA, OPS) as here:
         ops = await signed_in(ConsoleBrowser(here.bridge), OPS)
         told = await ops.reads("/people")
@@ -208,7 +208,7 @@ class Files:
     is_watched: bool = True
 
 
-async def test_the_configuration_tells_where_each_value_is_from_and_no_secret(tmp_path: Path) -> None:
+async def test_the_configuration_shows_the_source_of_each_value_and_no_secret(tmp_path: Path) -> None:
     file = tmp_path / "bridge.toml"
     file.write_text(
         '[bridge]\nconsole = true\n[tool_servers.a]\nurl = "https://a.example/mcp?key=hidden-1"\n'
@@ -246,7 +246,7 @@ async def test_the_configuration_tells_where_each_value_is_from_and_no_secret(tm
         assert "was refused" in (await browser.opens("/configuration")).text
 
 
-async def test_a_process_that_takes_over_no_changes_shows_its_values_and_says_so(tmp_path: Path) -> None:
+async def test_a_process_without_reload_shows_its_values_and_says_so(tmp_path: Path) -> None:
     plan = Plan(PROFILE, ProcessPlan(console=True, keys=("k" * 32,), state=tmp_path))
     value = ShownValue("bridge.port", "8080", ValueSource("command line", "--port"))
     async with console_of(plan) as bridge:
@@ -266,7 +266,7 @@ async def test_an_embedded_bridge_knows_of_no_file_and_says_so(tmp_path: Path) -
 
 
 @pytest.mark.outside
-async def test_a_server_made_of_agents_that_are_down_is_told_with_the_reason(tmp_path: Path) -> None:
+async def test_a_server_whose_agents_are_down_is_reported_with_the_reason(tmp_path: Path) -> None:
     plan = Plan(
         PROFILE,
         ProcessPlan(console=True, keys=("k" * 32,), state=tmp_path, cache=tmp_path / "cache"),

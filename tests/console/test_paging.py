@@ -68,7 +68,7 @@ async def test_many_skills_come_in_pages_and_each_once(
         await bridge.drain(0)
 
 
-async def test_the_hidden_tools_of_a_face_have_pages_of_their_own(tmp_path: Path) -> None:
+async def test_the_hidden_tools_of_an_endpoint_have_their_own_pages(tmp_path: Path) -> None:
     async with (
         ToolServer("tools", [listed(f"t{number}9") for number in range(70)]).run() as server,
         console_of(plan_of(tmp_path, server, 1)) as bridge,

@@ -1,4 +1,4 @@
-"""Paths of pages, whatever the names in them hold."""
+"""Paths of pages, with any characters in names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def asked(sent: str, *, verb: str = "GET", root: str = "") -> tuple[str, bool]:
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])).filter(bool), min_size=1))
-def test_a_path_of_names_is_read_as_these_names(names: list[str]) -> None:
+def test_a_quoted_path_is_read_as_its_names(names: list[str]) -> None:
     path = path_of(*names)
     assert segments_of(path) == tuple(names)
     assert asked(f"/console{path}") == (path, False)

@@ -1,4 +1,4 @@
-"""How often somebody may try to sign in at the console, one after another and at once."""
+"""The limit of failed sign-ins at the console, in sequence and at once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def test_after_five_wrong_tokens_in_a_minute_a_right_one_has_to_wait(tmp_p
 
 @dataclass
 class WaitingVerifier:
-    """Judges bearer tokens as an issuer does that takes its time."""
+    """Verifies bearer tokens like a slow issuer."""
 
     answered: anyio.Event = field(default_factory=anyio.Event)
     asked: list[str] = field(default_factory=list)
@@ -74,7 +74,7 @@ async def test_guesses_that_are_made_at_once_do_not_outrun_the_bound(tmp_path: P
         assert (await browser.posts("/sign-in", {"token": ADA.token})).status_code == 429
 
 
-async def test_sign_ins_that_succeed_at_once_count_against_nobody(tmp_path: Path) -> None:
+async def test_successful_sign_ins_are_not_counted_as_failures(tmp_path: Path) -> None:
     async with console_of(plan_with(tmp_path, ADA)) as bridge:
         browser, verifier = ConsoleBrowser(bridge), WaitingVerifier()
         bridge.access.update([verifier])

@@ -1,4 +1,4 @@
-"""What a browser keeps of a sign-in: how long, after a sign-out, and when another site leads it here."""
+"""The session of a browser: its lifetime, its end by a sign-out, and links from other sites."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.in_process import client_of
 from tests.support.postgres import new_database_url
 
 
-async def test_a_copy_of_a_cookie_is_of_no_use_after_the_sign_out(tmp_path: Path) -> None:
+async def test_a_copy_of_a_cookie_is_useless_after_the_sign_out(tmp_path: Path) -> None:
     async with signed_in(tmp_path) as (bridge, browser):
         thief = ConsoleBrowser(bridge)
         thief.client.cookies = browser.client.cookies
@@ -31,7 +31,7 @@ async def test_a_copy_of_a_cookie_is_of_no_use_after_the_sign_out(tmp_path: Path
         assert (await thief.opens()).status_code == 401
 
 
-async def test_a_sign_out_takes_the_cookie_from_the_browser_so_that_it_counts_with_no_worker(
+async def test_a_sign_out_deletes_the_cookie_so_that_any_process_refuses_the_browser(
     tmp_path: Path,
 ) -> None:
     async with signed_in(tmp_path) as (bridge, browser):
@@ -45,7 +45,7 @@ async def test_a_sign_out_takes_the_cookie_from_the_browser_so_that_it_counts_wi
         assert (await browser.opens()).status_code == 401
 
 
-async def test_a_tab_of_a_browser_that_has_signed_out_in_another_one_is_told_to_sign_in(
+async def test_after_a_sign_out_in_another_tab_a_tab_is_asked_to_sign_in(
     tmp_path: Path,
 ) -> None:
     async with signed_in(tmp_path) as (_, browser):
@@ -55,7 +55,7 @@ async def test_a_tab_of_a_browser_that_has_signed_out_in_another_one_is_told_to_
 
 
 async def until_it_hears(other: Bridge, one: Bridge) -> None:
-    """Wait until what one process tells of sign-outs arrives at another."""
+    """Wait until a sign-out at one process arrives at another process."""
     heard, take = anyio.Event(), other.sign_outs.take
 
     def hear(mark: str) -> None:
@@ -91,7 +91,7 @@ async def test_a_sign_out_ends_the_session_at_the_other_replicas_too(tmp_path: P
         (IDLE_SECONDS, False),
     ],
 )
-def test_a_session_ends_when_its_browser_asks_for_nothing(after: float, counts: bool) -> None:
+def test_a_session_ends_when_its_browser_is_idle(after: float, counts: bool) -> None:
     seal, session = SessionSeal([KEY.encode()]), new_session(1000.0, "secret")
     assert (seal.opened(seal.sealed(session), 1000.0 + after) == session) is counts
 
@@ -102,7 +102,7 @@ def test_a_session_ends_after_eight_hours_however_busy_it_is() -> None:
     assert session.is_over(SESSION_SECONDS)
 
 
-def test_a_cookie_of_another_key_or_of_nobody_opens_nothing() -> None:
+def test_a_forged_cookie_or_a_cookie_of_another_key_is_ignored() -> None:
     foreign = SessionSeal([b"x" * 32]).sealed(new_session(0.0, "secret"))
     assert [
         SessionSeal([KEY.encode()]).opened(text, 0.0) for text in (foreign, "", "no base64!", "AAAA")
@@ -136,7 +136,7 @@ async def test_a_link_of_another_site_leaves_the_forms_of_older_tabs_of_an_open_
         assert (await browser.posts("/lines/a/b", {})).status_code == 404
 
 
-async def test_a_link_of_another_site_leads_to_our_own_place_alone(tmp_path: Path) -> None:
+async def test_a_link_of_another_site_leads_only_to_our_own_pages(tmp_path: Path) -> None:
     async with console_of(plan_with(tmp_path)) as bridge:
         for path in ("//evil.example/x", "/\\evil.example", "?//evil.example", "/%2F%2Fevil.example"):
             place = (await ConsoleBrowser(bridge).opens(path, **CROSS_SITE)).headers["refresh"]
@@ -188,7 +188,7 @@ async def test_a_tab_that_asks_for_news_keeps_no_session_alive(tmp_path: Path) -
             assert (stream.status_code, "set-cookie" in stream.headers) == (200, False)
 
 
-async def test_the_news_of_an_idle_tab_end_with_its_session_although_it_asks_for_them_anew(
+async def test_requests_for_news_do_not_extend_the_session_of_an_idle_tab(
     tmp_path: Path,
 ) -> None:
     async with served(tmp_path, ADA) as here, client_of(here.bridge.app) as client:

@@ -172,7 +172,7 @@ async def test_a_page_shows_the_task_in_both_protocols(tmp_path: Path) -> None:
         assert [moment["state"] or moment["what"] for moment in page["moments"]][-1] == "completed"
 
 
-async def test_words_of_peers_are_text_wherever_they_stand(tmp_path: Path) -> None:
+async def test_texts_of_peers_are_escaped_everywhere(tmp_path: Path) -> None:
     async with served(tmp_path) as here:
         task = await here.calls("echo", text=HOSTILE)
         for path in ("", "/tasks", f"/tasks/devtools/{task}", f"/tasks?skill={HOSTILE}"):
@@ -204,7 +204,7 @@ async def test_a_file_of_a_task_is_saved_and_never_run(tmp_path: Path) -> None:
         ("application/pdf", "file"),
     ],
 )
-def test_only_what_a_browser_draws_or_plays_is_not_saved(kind: str, shown_as: str) -> None:
+def test_only_images_and_sounds_are_shown_instead_of_saved(kind: str, shown_as: str) -> None:
     part = Part(raw=base64.urlsafe_b64encode(b"\xff\xfe\xfd").decode(), media_type=kind, filename="../a b.x")
     shown = shown_part(part, "/file")
     assert (shown["is"], shown["bytes"]) == (shown_as, 3)
@@ -224,7 +224,7 @@ def test_a_list_of_flat_objects_is_a_table() -> None:
     assert shown_part(Part(data=[{"a": {"deep": 1}}]), "/file")["is"] == "json"
 
 
-async def test_news_tell_numbers_and_the_events_of_a_task_until_its_visitor_has_to_go(tmp_path: Path) -> None:
+async def test_news_have_numbers_and_events_of_a_task_until_the_visitor_loses_access(tmp_path: Path) -> None:
     async with served(tmp_path, ADA, BOB) as here, client_of(here.bridge.app) as client:
         task = await here.calls("hold", ADA.token)
         await here.server.holding(1)
@@ -288,7 +288,9 @@ async def test_the_stream_of_news_takes_our_own_page_alone(tmp_path: Path) -> No
         ("?" + "&".join(f"a{number}=1" for number in range(60)), 400),
     ],
 )
-async def test_what_cannot_be_asked_for_is_refused_in_words(path: str, status: int, tmp_path: Path) -> None:
+async def test_an_impossible_request_is_refused_with_a_message(
+    path: str, status: int, tmp_path: Path
+) -> None:
     async with served(tmp_path) as here:
         page = await here.browser.opens(path)
         assert (page.status_code, "text/html" in page.headers["content-type"] or "error" in page.text) == (
@@ -297,7 +299,7 @@ async def test_what_cannot_be_asked_for_is_refused_in_words(path: str, status: i
         )
 
 
-async def test_a_line_of_the_list_says_how_long_a_task_took_and_why_it_failed(tmp_path: Path) -> None:
+async def test_the_list_shows_how_long_a_task_took_and_why_it_failed(tmp_path: Path) -> None:
     async with served(tmp_path) as here:
         await here.calls("echo", text="a")
         failed = await here.calls("fail")

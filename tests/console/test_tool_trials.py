@@ -1,4 +1,4 @@
-"""Tools of an MCP server made of agents, tried by a person: as a host would call them."""
+"""A person tries tools of an MCP server made of agents, as a host would call them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def offering(
 
 
 @pytest.mark.outside
-async def test_a_tool_is_called_and_its_result_shown_as_what_it_is(tmp_path: Path) -> None:
+async def test_the_result_of_a_tool_is_shown_by_its_type(tmp_path: Path) -> None:
     async with offering(tmp_path) as (browser, server):
         *_, team = (await browser.reads("/try"))["groups"]
         assert [tool["id"] for tool in team["entries"]] == ["echo", "fail"]
@@ -206,7 +206,7 @@ async def test_a_visitor_tries_the_tools_that_it_may_use(tmp_path: Path) -> None
         ({"type": "unheard of"}, {"is": "json", "text": '{\n  "type": "unheard of"\n}'}),
     ],
 )
-def test_a_block_is_shown_as_what_it_is_and_never_run(block: Any, shown: Any) -> None:
+def test_a_content_block_is_shown_by_its_type_and_never_run(block: Any, shown: Any) -> None:
     assert shown_block(block) == shown
 
 
@@ -239,8 +239,8 @@ def test_a_value_is_shown_with_all_its_digits_and_without_hidden_characters() ->
         {"content": [{"type": "resource_link", "uri": "https://x.test/\ud800", "name": "n"}]},
     ],
 )
-def test_half_of_a_character_is_spelled_out_as_no_answer_could_carry_it(result: Any) -> None:
-    """JavaScript leaves one where it cuts a text."""
+def test_a_lone_surrogate_is_escaped(result: Any) -> None:
+    """JavaScript may cut a text inside a surrogate pair."""
     shown: Any = json.loads(json_response(shown_result(result)).body)
     assert "\\ud800" in str(shown["parts"])
     assert json.loads(shown["raw"]) == result
@@ -279,7 +279,7 @@ async def test_the_progress_of_a_tool_is_told_while_it_runs(tmp_path: Path) -> N
         assert wrong.status_code == 422
 
 
-async def test_what_is_reported_after_the_end_of_a_call_disturbs_nobody() -> None:
+async def test_progress_after_the_end_of_a_call_is_ignored() -> None:
     reports: list[ReportProgress] = []
 
     async def call(report: ReportProgress) -> JsonObject:
@@ -305,7 +305,7 @@ async def test_what_is_reported_after_the_end_of_a_call_disturbs_nobody() -> Non
 
 
 @pytest.mark.outside
-async def test_a_page_that_is_closed_cancels_the_call_that_it_follows(tmp_path: Path) -> None:
+async def test_closing_a_page_cancels_its_live_call(tmp_path: Path) -> None:
     async with (
         offering(tmp_path, names=("hold",)) as (browser, server),
         client_of(browser.bridge.app) as client,
@@ -326,8 +326,8 @@ async def test_a_page_that_is_closed_cancels_the_call_that_it_follows(tmp_path: 
 
 @pytest.mark.outside
 @pytest.mark.parametrize("how", ["signs out", "is removed"])
-async def test_a_call_is_followed_no_more_once_its_visitor_may_see_nothing(how: str, tmp_path: Path) -> None:
-    """It is canceled, as far as its principal may still cancel it."""
+async def test_a_live_call_ends_when_the_visitor_loses_its_rights(how: str, tmp_path: Path) -> None:
+    """The call is canceled, if its principal may still cancel it."""
     ada = Credential(Principal("ada"), ADA.token)
     async with (
         offering(tmp_path, ada, BOB, names=("hold",)) as (browser, server),

@@ -1,4 +1,4 @@
-"""Skills that a person tries: whose they are, what is checked, and the same call elsewhere."""
+"""Skills that a person tries at the console: rights, checks, and the same call as a command."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_arguments_that_do_not_fit_are_not_sent(tmp_path: Path) -> None:
         assert here.server.calls == []
 
 
-async def test_a_skill_that_replies_without_a_task_has_one_here(tmp_path: Path) -> None:
+async def test_a_skill_that_replies_without_a_task_gets_a_task_at_the_console(tmp_path: Path) -> None:
     async with served(tmp_path, echo=SkillOverride(reply="message")) as here:
         await here.browser.opens("/try/devtools/echo")
         answer = await here.browser.posts("/try/devtools/echo", {"arguments": {"text": "hi"}})
@@ -93,7 +93,7 @@ async def test_a_skill_is_tried_only_from_our_own_page(tmp_path: Path) -> None:
         assert (answer.status_code, here.server.calls) == (403, [])
 
 
-async def test_a_full_queue_says_when_to_try_again(tmp_path: Path) -> None:
+async def test_a_full_queue_answers_when_to_try_again(tmp_path: Path) -> None:
     profile = profile_with(run={"concurrency": 1, "queue": 1})
     async with served(tmp_path, profile=profile) as here:
         await here.browser.opens()

@@ -55,7 +55,7 @@ class Done:
 
     @property
     def task_id(self) -> str:
-        """The id of the task, as it was said to the user."""
+        """The printed id of the task."""
         found = re.search(r"task ([\w-]+)", self.err)
         assert found is not None, self.err
         return found[1]
@@ -65,14 +65,14 @@ Run = Callable[..., Awaitable[Done]]
 
 
 class Screen(StringIO):
-    """What a terminal would be sent."""
+    """The output as a terminal would receive it."""
 
     def isatty(self) -> bool:
         return True
 
 
 def command(name: str, patch: pytest.MonkeyPatch, stream: type[StringIO] = StringIO) -> Run:
-    """Runs one command of `mcp-a2a` to its end, in this process, which is quick, and with nobody to ask."""
+    """Runs one command of `mcp-a2a` to its end, in this process and without a terminal."""
 
     def to_its_end() -> int | None:
         try:
@@ -201,9 +201,7 @@ async def state_of(url: str, task_id: str) -> TaskState:
 
 
 @pytest.mark.proves("cli-call")
-async def test_results_go_to_stdout_and_what_becomes_of_the_task_to_stderr(
-    bridge: Running, tmp_path: Path
-) -> None:
+async def test_results_go_to_stdout_and_states_of_the_task_to_stderr(bridge: Running, tmp_path: Path) -> None:
     done = await child("call", bridge.base_url, "progress", "steps=2", state=tmp_path)
     assert (done.code, done.out) == (0, "2 steps\n")
     assert done.err.splitlines() == [
@@ -279,7 +277,7 @@ async def test_texts_and_data_with_the_name_of_a_file_are_saved_too(run: Run, tm
     assert shown.out == '# Report\none\n{\n  "a": 1\n}\n'
 
 
-async def test_a_text_that_comes_in_pieces_is_one_file(run: Run, tmp_path: Path) -> None:
+async def test_a_text_in_pieces_is_saved_as_one_file(run: Run, tmp_path: Path) -> None:
     async def script(job: Job) -> None:
         for number, words in enumerate(("one ", "two ", "three")):
             piece = Artifact(artifact_id="a", parts=(Part(text=words, filename="story.txt"),))
@@ -292,7 +290,7 @@ async def test_a_text_that_comes_in_pieces_is_one_file(run: Run, tmp_path: Path)
     assert (tmp_path / "files" / "story.txt").read_text() == "one two three"
 
 
-async def test_a_file_name_of_the_agent_leads_nowhere_else(run: Run, tmp_path: Path) -> None:
+async def test_a_file_name_of_an_agent_cannot_leave_the_folder(run: Run, tmp_path: Path) -> None:
     async def script(job: Job) -> None:
         names = ("../../evil.txt", "/etc/passwd", "..\\..\\..", ".hidden", "a b\x1b.png", "NUL.txt")
         parts = tuple(Part(raw="aGk=", filename=name, media_type="text/plain") for name in names)
@@ -366,7 +364,7 @@ async def test_an_agent_without_the_extension_gets_the_arguments_as_text_too(
 
 
 @pytest.mark.proves("cli-call")
-async def test_an_answer_to_a_question_in_words_goes_as_text_too(run: Run) -> None:
+async def test_an_answer_to_a_text_question_is_also_sent_as_text(run: Run) -> None:
     answers: list[tuple[Any, ...]] = []
 
     async def script(job: Job) -> None:
@@ -474,7 +472,7 @@ async def test_both_streams_in_one_pipe_are_whole_lines(bridge: Running, tmp_pat
         ("http://", "give the URL first"),
     ],
 )
-async def test_a_url_that_is_none_is_told_before_anything_else(url: str, hint: str, run: Run) -> None:
+async def test_an_invalid_url_is_reported_first(url: str, hint: str, run: Run) -> None:
     done = await run(url, "name=Ada")
     assert (done.code, done.out) == (2, "")
     assert f"an agent is reached by an http(s) URL, not {url!r}: {hint}" in done.err
@@ -484,7 +482,7 @@ async def test_a_url_that_is_none_is_told_before_anything_else(url: str, hint: s
 
 
 class Foreign:
-    """An agent that does not stream and knows nothing of ours: it answers with what it is told to."""
+    """An agent without streaming and without the bridge's extension. It gives the prepared answers."""
 
     def __init__(
         self, *results: dict[str, Any], interface_url: str = "", schema: dict[str, Any] | None = None
@@ -554,7 +552,7 @@ async def test_an_agent_that_does_not_stream_is_sent_a_message(run: Run) -> None
     ]
 
 
-async def test_an_agent_that_answers_with_its_last_word_has_that_as_result(run: Run) -> None:
+async def test_the_last_message_of_an_agent_without_artifacts_is_the_result(run: Run) -> None:
     part = {"text": "the answer"}
     message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [part]}
     status = {"state": "TASK_STATE_COMPLETED", "message": message}
@@ -656,7 +654,7 @@ async def test_a_file_without_a_name_is_called_as_its_artifact(run: Run, tmp_pat
         (task_of("FAILED"), 1, "failed"),
     ],
 )
-async def test_without_waiting_the_id_alone_is_printed_however_the_task_is(
+async def test_no_wait_prints_only_the_id_in_any_state(
     result: dict[str, Any], code: int, words: str, run: Run
 ) -> None:
     async with listening(Foreign(result)) as url:
@@ -720,7 +718,7 @@ async def test_an_agent_that_wants_a_token_names_the_option_for_it(run: Run) -> 
 
 
 @pytest.mark.parametrize("cut_at", [500, 800, 1200])
-async def test_a_stream_that_breaks_off_loses_and_doubles_nothing(cut_at: int, run: Run) -> None:
+async def test_a_broken_stream_loses_and_repeats_nothing(cut_at: int, run: Run) -> None:
     async def script(job: Job) -> None:
         await say(job, TaskState.WORKING)
         for number in range(4):
@@ -738,7 +736,7 @@ async def test_a_stream_that_breaks_off_loses_and_doubles_nothing(cut_at: int, r
     assert (done.code, "".join(done.out.split())) == (0, 'chunk0,chunk1,chunk2,chunk3,{"n":1}')
 
 
-async def test_a_message_to_which_nothing_comes_back_may_have_begun_a_task(run: Run) -> None:
+async def test_a_message_without_an_answer_may_have_begun_a_task(run: Run) -> None:
     async def script(job: Job) -> None:
         await say(job, TaskState.COMPLETED)
 
@@ -766,12 +764,12 @@ ADA = {"name": "Ada", "color": "green", "tags": ["a", "b"]}
 
 
 def accepted(done: Done) -> Any:
-    """What the server took from its form."""
+    """The values of the form that the server received."""
     return json.loads(done.out.removeprefix("accept "))
 
 
 def command_in(done: Done) -> list[str]:
-    """The command that would answer, as it was said."""
+    """The printed command for the answer."""
     mcp_a2a, call, *words = shlex.split(done.err.splitlines()[-1])
     assert (mcp_a2a, call) == ("mcp-a2a", "call")
     return words
@@ -788,9 +786,7 @@ async def test_a_question_that_nobody_can_be_asked_ends_with_3_and_the_command_t
 
 
 @pytest.mark.proves("cli-call")
-async def test_a_command_that_is_suggested_carries_the_credentials_by_reference(
-    run: Run, bridge: Running
-) -> None:
+async def test_a_suggested_command_refers_to_the_credentials(run: Run, bridge: Running) -> None:
     secrets = ["--bearer", "env:TOKEN", "--header", "X-Key=env:KEY"]
     others = ["--header", "X-Team=blue team", "--trust", "https://b.example", "--allow-private"]
     done = await run(bridge.base_url, "echo", *secrets, *others, TOKEN="s3cret", KEY="s3cret-too")
@@ -805,9 +801,7 @@ async def test_a_command_that_is_suggested_carries_the_credentials_by_reference(
 
 
 @pytest.mark.proves("cli-call")
-async def test_a_command_that_is_suggested_leaves_out_who_is_named_in_the_url(
-    run: Run, bridge: Running
-) -> None:
+async def test_a_suggested_command_masks_the_user_in_the_url(run: Run, bridge: Running) -> None:
     done = await run(bridge.base_url.replace("://", "://ada:s3cret@"), "echo")
     assert done.code == 3
     assert command_in(done)[0] == bridge.base_url.replace("://", "://***@")
@@ -823,7 +817,7 @@ async def test_a_command_that_is_suggested_leaves_out_who_is_named_in_the_url(
         (["qqqq"], "there is no skill 'qqqq': mcp-a2a call URL lists them"),
     ],
 )
-async def test_a_mistyped_skill_is_told_and_leaves_no_task(
+async def test_a_mistyped_skill_is_refused_and_leaves_no_task(
     words: list[str], hint: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(config_for(raw_command())) as bridge:
@@ -834,7 +828,7 @@ async def test_a_mistyped_skill_is_told_and_leaves_no_task(
     assert listed.out == "No tasks.\n"
 
 
-async def test_a_skill_that_only_an_extended_card_may_have_is_left_to_the_agent(run: Run) -> None:
+async def test_an_unknown_skill_is_sent_to_an_agent_with_an_extended_card(run: Run) -> None:
     foreign = Foreign(HELLO)
     foreign.skills = [{"id": "greet", "name": "Greet"}]
     async with listening(foreign) as url:
@@ -864,7 +858,7 @@ async def test_a_form_of_a_server_is_answered_by_the_command_that_is_said(run: R
 
 
 @pytest.mark.proves("cli-call", "map-elicitation-url")
-async def test_a_visit_is_said_and_its_end_is_answered_or_declined(run: Run, asking: Running) -> None:
+async def test_a_visit_of_a_url_is_shown_and_confirmed_or_declined(run: Run, asking: Running) -> None:
     for answer, said in ((["--text", "done"], "accept\n"), (["--decline"], "decline\n")):
         asked = await run(asking.base_url, "ask-url")
         assert asked.code == 3
@@ -876,7 +870,7 @@ async def test_a_visit_is_said_and_its_end_is_answered_or_declined(run: Run, ask
 
 
 @pytest.mark.proves("cli-call", "map-confirm")
-async def test_a_call_is_confirmed_by_the_words_that_are_said(run: Run) -> None:
+async def test_a_call_is_confirmed_by_the_printed_command(run: Run) -> None:
     async with running(config_for(raw_command(), profile=profile_with(run={"confirm": "strict"}))) as bridge:
         asked = await run(bridge.base_url, "add", "a=1", "b=2")
         assert asked.code == 3
@@ -897,7 +891,7 @@ async def test_several_questions_are_answered_by_one_object(run: Run, asking: Ru
     assert (done.code, done.out) == (0, 'accept {"name": "Ada"}; accept\n')
 
 
-async def test_a_task_at_work_is_watched_to_its_end(run: Run) -> None:
+async def test_a_working_task_is_watched_to_its_end(run: Run) -> None:
     go_on = anyio.Event()
 
     async def script(job: Job) -> None:
@@ -929,7 +923,9 @@ async def test_a_task_at_work_is_watched_to_its_end(run: Run) -> None:
         (["echo", "--decline"], "--decline needs --task with the id of the task"),
     ],
 )
-async def test_what_no_task_can_be_told_is_one_message(arguments: list[str], words: str, run: Run) -> None:
+async def test_options_that_fit_no_task_are_refused_with_one_message(
+    arguments: list[str], words: str, run: Run
+) -> None:
     done = await run("http://127.0.0.1:1", *arguments)
     assert (done.code, done.err) == (2, f"mcp-a2a: {words}\n")
 
@@ -1007,7 +1003,7 @@ async def test_enter_confirms_a_call(typed: str, code: int, tmp_path: Path) -> N
 
 @pytest.mark.proves("cli-call", "map-ask-back-no")
 @pytest.mark.parametrize(("end", "code"), [("declined", 1), ("interrupted", 130)])
-async def test_a_no_at_the_terminal_cancels_the_task_of_an_agent_that_cannot_be_told(
+async def test_declining_at_the_terminal_cancels_the_task_of_an_agent_without_refusals(
     end: str, code: int, tmp_path: Path
 ) -> None:
     agent = Books()
@@ -1038,9 +1034,7 @@ async def test_a_no_at_the_terminal_cancels_the_task_of_an_agent_that_cannot_be_
     ],
     ids=["form", "url"],
 )
-async def test_a_no_to_what_is_only_confirmed_is_no_yes(
-    asks: Any, typed: str, answer: Any, tmp_path: Path
-) -> None:
+async def test_a_no_to_a_confirmation_declines(asks: Any, typed: str, answer: Any, tmp_path: Path) -> None:
     agent = Books(*asks, state="INPUT_REQUIRED" if len(asks) == 1 else "AUTH_REQUIRED", key="k")
     declared = {"capabilities": {"streaming": True, "extensions": [{"uri": URI}]}}
     async with (
@@ -1058,7 +1052,7 @@ async def test_a_no_to_what_is_only_confirmed_is_no_yes(
 
 @pytest.mark.proves("cli-call", "map-elicitation-both")
 @pytest.mark.parametrize("asking", ["modern"], indirect=True)
-async def test_a_form_and_a_url_are_asked_one_after_the_other(asking: Running, tmp_path: Path) -> None:
+async def test_a_form_and_a_url_of_a_task_are_asked_in_turn(asking: Running, tmp_path: Path) -> None:
     async with at_terminal(asking.base_url, "ask-form-and-url", state=tmp_path) as terminal:
         for asked, answer in (
             ("Your name, please\nname (string; required): (Ctrl+D declines) ", "Ada\n"),
@@ -1072,9 +1066,7 @@ async def test_a_form_and_a_url_are_asked_one_after_the_other(asking: Running, t
 
 @pytest.mark.proves("cli-call", "map-elicitation-url")
 @pytest.mark.parametrize("asking", ["legacy"], indirect=True)
-async def test_a_url_that_a_call_needs_first_is_shown_and_the_call_is_made_again(
-    asking: Running, tmp_path: Path
-) -> None:
+async def test_a_required_url_is_shown_and_the_call_is_repeated(asking: Running, tmp_path: Path) -> None:
     async with at_terminal(asking.base_url, "need-url", state=tmp_path) as terminal:
         await terminal.until("Press Enter once that is done")
         terminal.type("\n")
@@ -1083,7 +1075,7 @@ async def test_a_url_that_a_call_needs_first_is_shown_and_the_call_is_made_again
 
 
 @pytest.mark.proves("cli-call")
-async def test_what_is_missing_is_asked_for_until_it_fits(bridge: Running, tmp_path: Path) -> None:
+async def test_missing_arguments_are_asked_for_until_they_fit(bridge: Running, tmp_path: Path) -> None:
     async with at_terminal(bridge.base_url, "add", "a=1", state=tmp_path) as terminal:
         await terminal.until("b (number; required): The second: (Ctrl+D declines) ")
         terminal.type("\n")

@@ -73,14 +73,14 @@ async def test_a_tool_at_a_url_is_called_where_no_agent_card_is(place: str, run:
 
 @pytest.mark.proves("cli-call-tool", "mcp-eras")
 @pytest.mark.parametrize(("era", "asked"), [("legacy", False), ("auto", True)])
-async def test_the_era_of_a_server_may_be_said(era: str, asked: bool, run: Run) -> None:
+async def test_the_era_of_a_server_can_be_given(era: str, asked: bool, run: Run) -> None:
     async with HttpServer(only="legacy").run() as server:
         done = await run("--era", era, server.url, "echo", "text=hi")
         assert (done.code, done.out) == (0, "hi\n")
         assert ("server/discover" in server.posted) is asked
 
 
-async def test_the_era_is_none_of_an_agent(run: Run) -> None:
+async def test_the_era_is_refused_for_an_agent(run: Run) -> None:
     async with running(config_for(raw_command())) as bridge:
         done = await run("--era", "legacy", bridge.base_url, "echo", "text=hi")
     assert (done.code, done.out) == (2, "")
@@ -125,7 +125,9 @@ async def test_without_a_tool_the_tools_are_listed(options: tuple[str, ...], run
         (("echo", "--header", "a=b"), "--header is for a URL; a command takes --env"),
     ],
 )
-async def test_what_no_tool_can_be_told_is_one_message(words: tuple[str, ...], said: str, run: Run) -> None:
+async def test_options_that_fit_no_tool_are_refused_with_one_message(
+    words: tuple[str, ...], said: str, run: Run
+) -> None:
     done = await run(*words, *RAW)
     assert (done.code, done.out) == (2, "")
     assert said in done.err
@@ -135,12 +137,12 @@ async def test_a_text_goes_into_the_one_argument_that_takes_it(run: Run) -> None
     assert (await run("--text", "a=b", "echo", *RAW)).out == "a=b\n"
 
 
-async def test_dashes_behind_a_url_or_as_a_value_are_as_they_were(run: Run, server: HttpServer) -> None:
+async def test_dashes_after_a_url_or_as_a_value_are_kept(run: Run, server: HttpServer) -> None:
     assert (await run(server.url, "echo", "--", "text=hi")).out == "hi\n"
     assert (await run("--text", "--", "echo", *RAW)).out == "--\n"
 
 
-async def test_where_neither_an_agent_nor_a_server_is_both_are_said(run: Run) -> None:
+async def test_an_address_without_agent_and_server_reports_both(run: Run) -> None:
     async def nothing(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 404, "headers": []})
         await send({"type": "http.response.body", "body": b""})
@@ -240,7 +242,7 @@ async def test_ctrl_c_cancels_the_call_on_the_server(server: HttpServer, tmp_pat
 
 @ERAS
 @pytest.mark.proves("cli-call-tool", "map-elicitation-form")
-async def test_a_form_is_asked_field_by_field_as_an_agents_is(era: str, tmp_path: Path) -> None:
+async def test_a_form_of_a_tool_is_asked_field_by_field(era: str, tmp_path: Path) -> None:
     async with at_terminal("ask", *asking(era), state=tmp_path) as terminal:
         for asked, answer in (
             ("Name (string; required): (Ctrl+D declines) ", "A\n"),
@@ -269,7 +271,7 @@ async def test_a_url_is_shown_and_waited_for(era: str, tmp_path: Path) -> None:
             assert (done.code, done.out) == (0, said)
 
 
-async def test_a_url_that_a_call_needs_first_leads_to_another_call(tmp_path: Path) -> None:
+async def test_a_required_url_leads_to_another_call(tmp_path: Path) -> None:
     for key, code, said in (("\n", 0, "connected\n"), ("\x04", 1, "")):
         async with at_terminal("need-url", *asking("legacy"), state=tmp_path) as terminal:
             await terminal.until("Press Enter once that is done")
@@ -278,7 +280,7 @@ async def test_a_url_that_a_call_needs_first_leads_to_another_call(tmp_path: Pat
         assert (done.code, done.out) == (code, said)
 
 
-async def test_a_form_and_a_url_in_one_round_are_asked_one_after_the_other(tmp_path: Path) -> None:
+async def test_a_form_and_a_url_of_one_round_are_asked_in_turn(tmp_path: Path) -> None:
     async with at_terminal("ask-form-and-url", *asking("modern"), state=tmp_path) as terminal:
         await terminal.until("name (string; required): (Ctrl+D declines) ")
         terminal.type("Ada\n")
@@ -298,7 +300,7 @@ async def test_every_round_is_asked(era: str, tmp_path: Path) -> None:
         assert (await terminal.end()).code == 0
 
 
-async def test_a_question_that_the_server_takes_back_is_not_answered(run: Run, tmp_path: Path) -> None:
+async def test_a_withdrawn_question_is_not_answered(run: Run, tmp_path: Path) -> None:
     with asking_url("legacy") as url:
         async with at_terminal(url, "ask-withdraw", "seconds=0.2", state=tmp_path) as terminal:
             await terminal.until("(Ctrl+D declines) ")
@@ -320,7 +322,7 @@ async def test_a_question_that_nobody_can_be_asked_cancels_the_call_and_ends_wit
     assert done.err.endswith("there is no terminal to ask for it: the call was cancelled.\n")
 
 
-async def test_the_server_hears_that_its_question_cannot_be_asked(run: Run) -> None:
+async def test_the_server_gets_an_error_if_its_question_cannot_be_asked(run: Run) -> None:
     with asking_url("legacy") as url:
         assert (await run(url, "ask")).code == 3
         with anyio.fail_after(WAIT_SECONDS):  # the server takes it in beside the answer to the command
@@ -329,7 +331,7 @@ async def test_the_server_hears_that_its_question_cannot_be_asked(run: Run) -> N
 
 
 @pytest.mark.proves("cli-call-tool")
-async def test_what_is_missing_is_asked_for_until_it_fits(tmp_path: Path) -> None:
+async def test_missing_arguments_are_asked_for_until_they_fit(tmp_path: Path) -> None:
     async with at_terminal("add", "a=1", *RAW, state=tmp_path) as terminal:
         await terminal.until("b (number; required): The second: (Ctrl+D declines) ")
         terminal.type("much\n")
@@ -363,7 +365,7 @@ async def test_a_task_of_the_server_is_followed_to_its_result(era: str, tool: st
 
 
 @pytest.mark.proves("cli-trace")
-async def test_the_trace_of_a_tool_shows_the_call_what_came_and_no_header(
+async def test_the_trace_of_a_tool_shows_the_call_and_its_answers_without_headers(
     run: Run, server: HttpServer
 ) -> None:
     done = await run(server.url, "progress", "steps=1", "--trace", "--bearer", "env:TOKEN", TOKEN="s3cret")

@@ -1,4 +1,4 @@
-"""`mcp-a2a check`: what is wrong with a file, what would be served, and what keeps it from being served."""
+"""`mcp-a2a check`: the faults of a file, what would be served, and what prevents it."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_every_tool_is_shown_with_its_skill_and_every_skill_with_its_tool(agent:
     assert done.stdout.splitlines()[-1] == "bridge.toml: all is well"
 
 
-def test_an_address_that_is_no_agent_is_told_as_what_it_is_and_has_no_tools(tmp_path: Path) -> None:
+def test_an_address_without_an_agent_is_reported_and_has_no_tools(tmp_path: Path) -> None:
     with an_mcp_server() as server, a_web_page() as page:
         written(
             tmp_path,
@@ -134,7 +134,7 @@ def test_a_peer_that_is_down_is_a_fault_with_its_reason(tmp_path: Path) -> None:
 def an_agent_of(
     version: str, signed: Callable[[dict[str, Any]], dict[str, Any]] = lambda card: card
 ) -> Iterator[str]:
-    """Something that gives a card of an agent that speaks this version alone, signed like this; its URL."""
+    """A server with the card of an agent in this version only, with this signature; its URL."""
 
     class Card(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -184,7 +184,7 @@ def test_versions_that_do_not_fit_are_faults(tmp_path: Path) -> None:
     assert old.startswith("agents.old cannot be called: Old offers JSONRPC 7.0, and this client speaks ")
 
 
-def test_a_card_that_is_not_quite_right_is_a_note(tmp_path: Path) -> None:
+def test_a_deviation_of_a_card_is_a_note(tmp_path: Path) -> None:
     with an_agent_of("1.0") as url:
         written(tmp_path, f"[agents.old]\ncard = '{url}'\n[agents_as_tools.team]\nfrom = ['old']\n")
         found = found_in(tmp_path)
@@ -246,12 +246,14 @@ def test_a_file_of_keys_that_cannot_be_used_is_a_fault_without_a_connection(tmp_
 
 
 @pytest.mark.parametrize("scheme", ["bearer", "api_key"])
-def test_agents_of_the_file_are_called_whatever_others_have_to_show(scheme: str, tmp_path: Path) -> None:
+def test_agents_of_the_same_file_are_called_even_if_others_need_credentials(
+    scheme: str, tmp_path: Path
+) -> None:
     written(tmp_path, RAW, DEVTOOLS, TEAM, f"[principals.ada]\n{scheme} = {{ env = 'A' }}\n")
     assert found_in(tmp_path, A="a")["faults"] == []
 
 
-def test_where_a_server_is_says_no_secret(tmp_path: Path) -> None:
+def test_the_address_of_a_server_shows_no_secret(tmp_path: Path) -> None:
     servers = {
         "a": {"command": "true", "args": ["--token", "${HIDDEN}"]},
         "b": {"url": f"http://127.0.0.1:{free_port()}/${{HIDDEN}}/mcp?key=${{HIDDEN}}"},
@@ -270,7 +272,7 @@ def test_where_a_server_is_says_no_secret(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", ["mapping = '{0}'", "mapping = './{0}'", "store = 1{1}"])
-def test_a_value_that_nothing_could_hold_is_a_fault_of_the_file(words: str, tmp_path: Path) -> None:
+def test_an_invalid_value_is_a_fault_of_the_file(words: str, tmp_path: Path) -> None:
     written(tmp_path, "[bridge]\n", words.format("a" * 300, "0" * 5000))
     done = check(tmp_path)
     assert done.returncode == 2
@@ -410,14 +412,14 @@ def test_a_glob_that_matches_nothing_is_a_fault_with_its_file_and_line(tmp_path:
     assert found_in(tmp_path, A="a")["places"] == [f"bridge.toml:{line}" for line in (4, 6, 10, 16, 17)]
 
 
-def test_a_glob_is_not_said_to_match_nothing_while_a_server_has_not_listed_its_tools(tmp_path: Path) -> None:
+def test_a_glob_is_no_fault_while_a_server_has_not_listed_its_tools(tmp_path: Path) -> None:
     gone = f"[tool_servers.gone]\nurl = 'http://127.0.0.1:{free_port()}/mcp'\n"
     written(tmp_path, GLOBS.replace('["raw"]', '["raw", "gone"]'), RAW, gone)
     (fault,) = found_in(tmp_path, A="a")["faults"]
     assert fault.startswith("tool_servers.gone cannot be called")
 
 
-def test_what_a_profile_says_for_nothing_is_shown_with_its_own_file_and_line(tmp_path: Path) -> None:
+def test_a_rule_without_effect_in_a_profile_is_shown_with_its_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("extends = 'default'\n[route]\ndefault_skill = 'nothing'\n")
     written(tmp_path, RAW, DEVTOOLS, "mapping = './mine.toml'\n")
     found = found_in(tmp_path)
@@ -439,7 +441,7 @@ def test_a_tool_that_cannot_be_served_is_a_fault(tmp_path: Path) -> None:
     )
 
 
-def test_it_is_said_who_may_use_what(tmp_path: Path) -> None:
+def test_check_shows_who_may_use_what(tmp_path: Path) -> None:
     principals = (
         "[principals.ada]\nbearer = { env = 'A' }\n"
         "[principals.bob]\nbearer = { env = 'B' }\nskills = ['devtools/*e*', 'team/add']\n"
@@ -458,7 +460,7 @@ def test_it_is_said_who_may_use_what(tmp_path: Path) -> None:
     assert "ada may use all of them" in shown
 
 
-def test_what_no_face_is_made_of_is_no_fault(tmp_path: Path) -> None:
+def test_an_unused_peer_is_a_note_and_is_not_started(tmp_path: Path) -> None:
     written(tmp_path, RAW, DEVTOOLS, "[tool_servers.spare]\n", LEAVES_A_TRACE)
     found = found_in(tmp_path)
     assert found["notes"] == ["tool_servers.spare is in no `from`: it is not started"]
@@ -478,7 +480,7 @@ def test_an_issuer_whose_metadata_is_not_read_is_noted_for_what_its_cards_do_not
     assert note.startswith("issuers.corp: its metadata is not read, since `jwks_url` is set: cards ask")
 
 
-def test_offline_nothing_is_started_and_what_was_not_looked_at_is_said(tmp_path: Path) -> None:
+def test_offline_nothing_is_started_and_unchecked_things_are_listed(tmp_path: Path) -> None:
     written(tmp_path, "[tool_servers.raw]\n", LEAVES_A_TRACE, DEVTOOLS, TEAM)
     done = check(tmp_path, "--offline")
     assert done.returncode == 0, done.stderr
@@ -489,7 +491,7 @@ def test_offline_nothing_is_started_and_what_was_not_looked_at_is_said(tmp_path:
     assert done.stdout.splitlines()[-1] == "bridge.toml: no faults, as far as it was checked"
 
 
-def test_a_server_that_says_nothing_is_waited_for_no_longer_than_was_said(tmp_path: Path) -> None:
+def test_a_silent_server_is_awaited_for_the_given_time_only(tmp_path: Path) -> None:
     silent = json.dumps([sys.executable, "-c", "import sys; sys.stdin.read()"])
     written(tmp_path, f"[tool_servers.raw]\ncommand = {silent}\nera = 'legacy'\n", DEVTOOLS)
     (fault,) = found_in(tmp_path, "--wait-seconds", "0.3")["faults"]
@@ -526,7 +528,7 @@ def test_what_serve_would_refuse_is_refused(parts: tuple[str, ...], words: str, 
     assert words in done.stderr
 
 
-def test_without_a_file_it_is_said_how_to_get_one(tmp_path: Path) -> None:
+def test_without_a_file_the_message_says_how_to_make_it(tmp_path: Path) -> None:
     done = check(tmp_path)
     assert done.returncode == 2
     assert "mcp-a2a init" in done.stderr
@@ -554,7 +556,7 @@ def test_scopes_that_open_nothing_are_faults_and_a_claim_that_may_move_is_noted(
     assert "`email` tells its principals apart" in note
 
 
-def test_what_issuers_have_to_know_of_the_bridge_is_listed(tmp_path: Path) -> None:
+def test_the_redirect_uris_to_register_are_listed(tmp_path: Path) -> None:
     (tmp_path / "bridge.toml").write_text("""
 [bridge]
 public_url = "https://bridge.example.com"
@@ -712,7 +714,7 @@ def test_a_file_of_tasks_that_serve_could_not_open_is_a_fault_of_its_line(
     assert words in served.stderr, "the start says the same"
 
 
-def test_a_file_of_tasks_in_the_state_folder_is_looked_at_too(tmp_path: Path) -> None:
+def test_a_file_of_tasks_in_the_state_folder_is_checked_too(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("no folder")
     written(tmp_path, RAW, DEVTOOLS)
     (fault,) = found_in(tmp_path)["faults"]
@@ -761,7 +763,7 @@ def test_a_role_that_may_not_make_the_tables_is_a_fault(tmp_path: Path) -> None:
     assert "mcp-a2a store migrate FILE" in fault
 
 
-def test_people_and_faults_that_are_equal_are_told_together(tmp_path: Path) -> None:
+def test_equal_rights_and_equal_faults_are_merged(tmp_path: Path) -> None:
     names = ["ann", "bob", "cy", "dee", "eve", "fay", "gil"]
     people = "".join(
         f"[principals.{name}]\ngroup = 'team'\nbearer = {{ env = '{name}' }}\n" for name in names
@@ -803,7 +805,7 @@ def test_an_audit_that_serve_could_not_open_is_a_fault_of_its_line(tmp_path: Pat
 
 @pytest.mark.parametrize("words", [("check",), ("check", "--json"), ("show", "--card", "devtools")])
 @pytest.mark.parametrize("era", ["auto", "legacy"])
-def test_a_look_at_a_file_keeps_nothing_of_its_servers(
+def test_show_keeps_nothing_of_the_servers_of_a_file(
     tmp_path: Path, words: tuple[str, ...], era: str
 ) -> None:
     state = tmp_path / "state"

@@ -1,4 +1,4 @@
-"""`mcp-a2a init`: a file to start from, which is right as it stands."""
+"""`mcp-a2a init`: the starter file is valid without changes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def is_right(tmp_path: Path, *words: str) -> bool:
     ],
     ids=" ".join,
 )
-def test_what_is_written_is_right_and_names_its_schema(words: list[str], tmp_path: Path) -> None:
+def test_the_written_file_is_valid_and_names_its_schema(words: list[str], tmp_path: Path) -> None:
     done = init(tmp_path, *words)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "bridge.toml").read_text().startswith("#:schema ./mcp-a2a.schema.json\n")
@@ -50,7 +50,7 @@ def test_what_is_written_is_right_and_names_its_schema(words: list[str], tmp_pat
     assert "mcp-a2a check" in done.stderr
 
 
-def test_what_was_named_is_in_it(tmp_path: Path) -> None:
+def test_the_written_file_has_the_named_peers(tmp_path: Path) -> None:
     assert init(tmp_path, "team.toml", "--server", "git=npx -y 'a b'", "--agent", URL).returncode == 0
     found = tomllib.loads((tmp_path / "team.toml").read_text())
     assert found["tool_servers"] == {"git": {"command": ["npx", "-y", "a b"]}}
@@ -85,7 +85,7 @@ def test_each_example_in_it_is_right_once_it_is_uncommented(
     assert set(config.agents_as_tools) == {"team"}
 
 
-def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
+def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "bridge.toml").write_text("mine")
     done = init(tmp_path)
     assert done.returncode == 2
@@ -144,6 +144,6 @@ def test_at_a_terminal_it_asks_and_enter_takes_what_is_offered(tmp_path: Path) -
     assert is_right(tmp_path)
 
 
-def test_who_ends_the_questions_gets_no_file(tmp_path: Path) -> None:
+def test_ending_the_input_writes_no_file(tmp_path: Path) -> None:
     assert answered(tmp_path, "\x04") == 130
     assert not (tmp_path / "bridge.toml").exists()

@@ -17,7 +17,7 @@ from tests.support.command import run_command, run_here
 from tests.support.files import DEVTOOLS, RAW, TEAM
 
 
-def test_the_schema_of_the_file_takes_what_is_right_and_nothing_else(tmp_path: Path) -> None:
+def test_the_schema_accepts_only_valid_files(tmp_path: Path) -> None:
     done = run_here("schema", state=tmp_path)
     assert done.returncode == 0, done.stderr
     schema = json.loads(done.stdout)
@@ -36,7 +36,7 @@ def test_the_schema_of_profiles_takes_the_default(tmp_path: Path) -> None:
     assert Draft202012Validator(json.loads(output.read_text())).is_valid(default)
 
 
-def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     done = run_here("schema", "--output", str(tmp_path / "no" / "file.json"), state=tmp_path)
     assert done.returncode == 2
     assert "cannot write" in done.stderr
@@ -60,7 +60,7 @@ def test_the_command_completes_what_was_begun(tmp_path: Path) -> None:
     assert done.stdout.split() == ["plain,check"]
 
 
-def test_commands_are_listed_with_what_is_used_first_in_front(tmp_path: Path) -> None:
+def test_commands_that_are_used_first_are_listed_first(tmp_path: Path) -> None:
     listed = run_here("--help", state=tmp_path).stdout.partition("Commands:\n")[2]
     names = re.findall(r"^  (\w\S*)", listed, re.MULTILINE)
     assert names[:6] == ["wrap", "expose", "serve", "init", "check", "doctor"]
@@ -90,5 +90,5 @@ def test_commands_are_listed_with_whole_sentences_and_every_exit_code(tmp_path: 
 
 
 @pytest.mark.parametrize("words", [["--version"], ["serve", "--version"]])
-def test_the_version_is_said(words: list[str], tmp_path: Path) -> None:
+def test_the_version_is_printed(words: list[str], tmp_path: Path) -> None:
     assert run_here(*words, state=tmp_path).stdout.startswith("mcp-a2a, version ")

@@ -1,4 +1,4 @@
-"""`mcp-a2a show`: a configuration as it was understood, a card, a list of tools."""
+"""`mcp-a2a show`: the configuration as the bridge reads it, a card, or a list of tools."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def show(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def whole(tmp_path: Path) -> Path:
-    """A file with a bit of everything."""
+    """A file with most kinds of tables."""
     (tmp_path / "token").write_text("another")
     (tmp_path / "mine.toml").write_text('extends = "default"\n[run]\nconcurrency = 3\n')
     return written(tmp_path, *WHOLE)
 
 
-def test_what_is_shown_is_a_file_that_says_the_same(whole: Path, tmp_path: Path) -> None:
+def test_the_shown_configuration_is_an_equivalent_file(whole: Path, tmp_path: Path) -> None:
     done = show(tmp_path)
     assert done.returncode == 0, done.stderr
     again = written(tmp_path, done.stdout, name="again.toml")
@@ -66,13 +66,13 @@ def test_a_key_is_shown_as_the_file_writes_it(whole: Path, tmp_path: Path) -> No
     assert tomllib.loads(show(tmp_path).stdout)["bridge"]["keys"] == keys
 
 
-def test_what_profiles_say_is_there_as_remarks(whole: Path, tmp_path: Path) -> None:
+def test_settings_of_profiles_are_shown_as_comments(whole: Path, tmp_path: Path) -> None:
     shown = show(tmp_path).stdout
     assert "# run.concurrency = 3" in shown
     assert "run" not in tomllib.loads(shown)["tools_as_agent"]["devtools"]
 
 
-def test_behind_each_value_stands_where_it_comes_from(whole: Path, tmp_path: Path) -> None:
+def test_each_value_is_followed_by_its_source(whole: Path, tmp_path: Path) -> None:
     lines = show(tmp_path, "--sources").stdout.splitlines()
     assert all(
         re.search(r"  # (default|file \S+:\d+|profile \S+:\d+)$", line) for line in lines if " = " in line
@@ -107,7 +107,7 @@ def test_an_empty_list_that_differs_from_the_default_is_shown(table: str, tmp_pa
     assert load(again, ENVIRONMENT).config == load(file, ENVIRONMENT).config
 
 
-def test_what_is_not_shown_whole_is_missing_when_it_is_read_again(tmp_path: Path) -> None:
+def test_masked_values_are_shown_as_comments(tmp_path: Path) -> None:
     variables = "env = { MY_TOKEN = 'hunter2', MODE = 'quiet' }\n"
     url = "[agents.b]\ncard = 'http://127.0.0.1:9/?key=hunter2'\n"
     written(tmp_path, RAW, variables, url)
@@ -126,7 +126,7 @@ def test_a_default_is_shown_whatever_its_names_are(tmp_path: Path) -> None:
     assert load(again, {}).config == load(file, {}).config
 
 
-def test_what_a_hosts_file_takes_from_the_environment_is_shown_by_its_name(tmp_path: Path) -> None:
+def test_values_from_the_environment_in_a_hosts_file_are_shown_by_their_names(tmp_path: Path) -> None:
     host = {
         "gh": {"command": "true", "args": ["--token", "${TOKEN}", "--api-key", "hunter2"]},
         "web": {"url": "http://127.0.0.1:9/mcp?api_key=${TOKEN}"},
@@ -161,7 +161,7 @@ def test_tools_are_shown_as_hosts_would_see_them(tmp_path: Path) -> None:
     assert tools["plus"]["inputSchema"]["required"] == ["a", "b"]
 
 
-def test_it_is_said_what_is_missing_because_a_server_is_down(tmp_path: Path) -> None:
+def test_output_that_lacks_a_server_that_is_down_is_reported_as_incomplete(tmp_path: Path) -> None:
     gone = f"[tool_servers.gone]\nurl = 'http://127.0.0.1:{free_port()}/mcp'\n"
     written(tmp_path, RAW, gone, "[tools_as_agent.devtools]\nfrom = ['raw', 'gone']\n", TEAM)
     for words in (("--card", "devtools"), ("--tools", "team")):

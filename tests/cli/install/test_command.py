@@ -1,4 +1,4 @@
-"""`mcp-a2a install` as a user runs it: what it writes, what it keeps, what it refuses, how it tries it out."""
+"""`mcp-a2a install` as a user runs it: its edits, its refusals and `--check`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Path(__file__).with_name("seen.json").write_text(json.dumps(seen))
 sys.argv[1:] = []
 runpy.run_path({str(RAW_SERVER)!r}, run_name="__main__")
 """
-"""Stands where the command `mcp-a2a` is installed: notes how it was started, then is a server."""
+"""A stand-in for the installed command `mcp-a2a`: it records how it was started, then runs a server."""
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ def backups(file: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("host", FILES)
-def test_a_server_goes_into_the_hosts_file_and_out_again(host: str, machine: Machine) -> None:
+def test_a_server_is_added_to_the_hosts_file_and_removed(host: str, machine: Machine) -> None:
     file, before = machine.file(host), THERE.replace("KEY", KEYS[host])
     file.write_text(before)
     file.chmod(0o640)
@@ -268,13 +268,13 @@ def test_bad_input_is_one_clear_message_and_nothing_is_written(
     assert not machine.file("cursor").exists()
 
 
-def test_without_words_it_shows_how_it_is_used(machine: Machine) -> None:
+def test_without_arguments_the_help_is_printed(machine: Machine) -> None:
     done = machine.install_from_outside()
     assert "mcp-a2a install claude-desktop https://agent.example.com" in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_host_that_is_not_there_is_looked_for_and_made_only_on_demand(machine: Machine) -> None:
+def test_the_file_of_a_missing_host_is_made_only_with_create(machine: Machine) -> None:
     file = machine.file("claude-desktop")
     file.parent.rmdir()
     done = machine.install("claude-desktop", URL)
@@ -327,7 +327,7 @@ def test_a_byte_order_mark_and_a_link_stay(machine: Machine) -> None:
     assert real.read_bytes().startswith(b"\xef\xbb\xbf{\r\n")
 
 
-def test_what_a_person_added_to_our_entry_stays(machine: Machine) -> None:
+def test_additions_of_a_person_to_our_entry_stay(machine: Machine) -> None:
     machine.install("cursor", URL)
     file = machine.file("cursor")
     document = json.loads(file.read_text())
@@ -340,7 +340,7 @@ def test_what_a_person_added_to_our_entry_stays(machine: Machine) -> None:
     assert "--granularity" in server["args"]
 
 
-def test_a_name_that_is_taken_is_not_taken_over(machine: Machine) -> None:
+def test_a_name_in_use_is_refused(machine: Machine) -> None:
     file = machine.file("cursor")
     file.write_text('{"mcpServers": {"research": {"command": "npx"}, "team": {"url": "https://x.example"}}}')
     before = file.read_text()
@@ -434,9 +434,7 @@ def test_a_server_that_does_not_work_is_not_written(
     assert not machine.file("cursor").exists()
 
 
-def test_check_says_what_an_address_is_that_is_no_agent_and_writes_nothing(
-    agent: str, machine: Machine
-) -> None:
+def test_check_reports_an_address_without_an_agent_and_writes_nothing(agent: str, machine: Machine) -> None:
     with an_mcp_server() as server, a_web_page() as page:
         for url, words in {
             server: f"It is an MCP server: mcp-a2a wrap {server} makes an agent of it",
@@ -489,7 +487,7 @@ def test_api_key_trust_and_mapping_are_passed_on_by_reference(machine: Machine) 
     assert "there is no mapping profile" in machine.install("gemini", "--mapping", "nope", URL).stderr
 
 
-def test_list_shows_what_of_ours_is_in_which_file(machine: Machine) -> None:
+def test_list_shows_our_servers_in_each_file(machine: Machine) -> None:
     assert "No host has a server of mcp-a2a" in machine.install("--list").stderr
     for host in ("cursor", "zed"):
         machine.file(host).write_text(f'{{"{KEYS[host]}": {{"other": {{"command": "x"}}}}}}')

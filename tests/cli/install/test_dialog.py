@@ -87,9 +87,7 @@ async def test_hosts_an_agent_and_a_name_are_asked_for(agent: str, tmp_path: Pat
     assert not (tmp_path / "state" / "mcp-a2a" / "tokens").exists()
 
 
-async def test_a_token_is_tried_is_never_shown_and_goes_into_a_private_file(
-    locked: str, tmp_path: Path
-) -> None:
+async def test_a_token_is_tried_and_hidden_and_kept_in_a_private_file(locked: str, tmp_path: Path) -> None:
     async with dialog(tmp_path, ".cursor") as terminal:
         await answered(
             terminal,
@@ -159,7 +157,9 @@ async def test_a_host_that_keeps_secrets_asks_for_the_token_itself(locked: str, 
 
 
 @pytest.mark.parametrize("answers", [("\x04",), ("1\n", "\x04"), ("1\n", "URL\n", "x\n", "\n", "n\n")])
-async def test_whoever_leaves_changes_nothing(answers: tuple[str, ...], agent: str, tmp_path: Path) -> None:
+async def test_ending_the_dialog_changes_nothing(
+    answers: tuple[str, ...], agent: str, tmp_path: Path
+) -> None:
     async with dialog(tmp_path, ".cursor") as terminal:
         for words, answer in zip(("[1]", ADDRESS, "Name of", SECRET, "[Y/n]"), answers, strict=False):
             await terminal.until(words)

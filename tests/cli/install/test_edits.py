@@ -1,4 +1,4 @@
-"""What `mcp-a2a install` does to servers that a host has already: adds agents, takes them out, replaces."""
+"""`mcp-a2a install` with a server that is already installed: add agents, remove agents, replace the server."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ ONE, TWO, THREE = (f"https://x.example/agents/{name}" for name in ("one", "two",
 
 
 def urls(machine: Machine, host: str = "cursor", key: str = "mcpServers") -> dict[str, list[str]]:
-    """What the command of each server in the host's file is given, behind `expose`."""
+    """The arguments after `expose` of each server in the host's file."""
     servers = json.loads(machine.file(host).read_text())[key]
     return {name: server.get("args", [])[1:] for name, server in servers.items()}
 
 
-def test_the_url_of_a_card_is_the_agent_below_which_it_stands(machine: Machine) -> None:
+def test_the_url_of_a_card_names_its_agent(machine: Machine) -> None:
     for card in (f"{ONE}/.well-known/agent-card.json", f"{ONE}/.well-known/agent.json"):
         assert machine.install("cursor", card).returncode == 0
         assert urls(machine) == {"one": [ONE]}
@@ -69,8 +69,8 @@ def test_an_agent_of_two_servers_is_removed_from_the_named_one(machine: Machine)
     assert "offers https://z.example: nothing to change" in done.stderr
 
 
-def test_what_is_removed_need_not_be_there_any_more(machine: Machine) -> None:
-    """Neither the configuration file, nor its MCP server, nor the file of the host, nor the host."""
+def test_a_missing_server_or_file_can_be_removed(machine: Machine) -> None:
+    """The configuration file, its MCP server, the host's file or the host may be missing."""
     agents = "[agents.x]\ncard = 'https://x.example'\n"
     file = written(
         machine.project, agents, "[agents_as_tools.team]\nfrom = ['x']\n[agents_as_tools.all]\nfrom = ['x']\n"
@@ -92,7 +92,7 @@ def test_what_is_removed_need_not_be_there_any_more(machine: Machine) -> None:
         assert not machine.file("cursor").exists()
 
 
-def test_an_entry_that_takes_the_place_of_another_says_so(machine: Machine) -> None:
+def test_replacing_an_entry_is_reported(machine: Machine) -> None:
     machine.install("cursor", "--header", "X-Team=blue", ONE, TWO, "--name", "team")
     done = machine.install("cursor", TWO, "--name", "team")
     assert f"It replaces another team, and no longer offers {ONE}" in done.stderr
@@ -145,14 +145,14 @@ def test_no_agent_gets_the_secrets_of_others_by_being_added(machine: Machine) ->
     assert urls(machine)["one"][-2:] == [ONE, TWO]
 
 
-def test_an_entry_with_a_url_as_the_value_of_an_option_is_known_again(machine: Machine) -> None:
+def test_an_entry_with_a_url_as_an_option_value_is_recognized(machine: Machine) -> None:
     machine.install("cursor", "--trust", "https://y.example", ONE)
     again = machine.install("cursor", "--trust", "https://y.example", ONE)
     assert (again.returncode, "already in" in again.stderr) == (0, True)
     assert machine.install("cursor", "--list").stdout.splitlines()[-1] == f"  one  {ONE}"
 
 
-def test_an_entry_that_is_odd_is_in_the_way_of_no_other(machine: Machine) -> None:
+def test_an_odd_entry_does_not_hide_other_entries(machine: Machine) -> None:
     odd = {"command": "/x/mcp-a2a", "args": ["expose", "http://["]}
     others = {"odd": odd, "none": {"command": "mcp-a2a"}, "text": "x", "list": {"command": 3, "args": {}}}
     machine.file("cursor").write_text(json.dumps({"mcpServers": others}))

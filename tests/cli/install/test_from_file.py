@@ -34,7 +34,7 @@ def servers(tmp_path: Path) -> dict[str, Any]:
     return found
 
 
-def test_a_server_of_a_file_goes_into_the_hosts_file_and_out_again(tmp_path: Path) -> None:
+def test_a_server_of_a_file_is_added_to_the_hosts_file_and_removed(tmp_path: Path) -> None:
     file = written(tmp_path, RAW, DEVTOOLS, TEAM)
     assert install(tmp_path, "cursor", "bridge.toml").returncode == 0
     entry = servers(tmp_path)["team"]
@@ -44,7 +44,7 @@ def test_a_server_of_a_file_goes_into_the_hosts_file_and_out_again(tmp_path: Pat
     assert servers(tmp_path) == {}
 
 
-def test_which_server_of_several_is_said(tmp_path: Path) -> None:
+def test_one_of_several_servers_has_to_be_named(tmp_path: Path) -> None:
     written(tmp_path, RAW, DEVTOOLS, TEAM, OTHER)
     assert "several MCP servers" in install(tmp_path, "cursor", "bridge.toml").stderr
     assert (
@@ -58,7 +58,7 @@ def test_which_server_of_several_is_said(tmp_path: Path) -> None:
     assert set(servers(tmp_path)) == {name, "mine"}
 
 
-def test_a_name_that_another_of_ours_has_is_not_taken(tmp_path: Path) -> None:
+def test_the_name_of_another_installed_server_is_refused(tmp_path: Path) -> None:
     written(tmp_path, RAW, DEVTOOLS, TEAM)
     assert install(tmp_path, "cursor", "--name", "team", "https://agent.example.com").returncode == 0
     done = install(tmp_path, "cursor", "bridge.toml")
@@ -68,7 +68,7 @@ def test_a_name_that_another_of_ours_has_is_not_taken(tmp_path: Path) -> None:
     assert "--stdio" in servers(tmp_path)["team"]["args"]
 
 
-def test_what_has_a_name_goes_out_although_its_file_is_gone(tmp_path: Path) -> None:
+def test_a_named_server_is_removed_even_if_its_file_is_gone(tmp_path: Path) -> None:
     file = written(tmp_path, RAW, DEVTOOLS, TEAM)
     assert install(tmp_path, "cursor", "bridge.toml").returncode == 0
     file.unlink()

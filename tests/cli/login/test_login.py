@@ -156,7 +156,7 @@ UNUSABLE: dict[str, tuple[dict[str, Any] | None, bool, str]] = {
 
 @pytest.mark.outside
 @pytest.mark.parametrize("kind", UNUSABLE)
-async def test_check_says_why_no_token_of_a_login_can_be_had(kind: str, tmp_path: Path) -> None:
+async def test_check_shows_why_a_login_gives_no_token(kind: str, tmp_path: Path) -> None:
     changes, is_revoked, words = UNUSABLE[kind]
     issuer, state = LoginServer(revoked=is_revoked), tmp_path / "state"
     agent = LoginAgent(lambda: issuer.given)
@@ -233,7 +233,7 @@ def test_logins_are_listed_without_a_token(tmp_path: Path) -> None:
         assert word not in done.stdout + done.stderr + listed
 
 
-def test_a_token_that_counts_for_longer_than_there_are_dates_is_listed(tmp_path: Path) -> None:
+def test_a_token_that_expires_after_the_last_date_is_listed(tmp_path: Path) -> None:
     keep(tmp_path, "https://crm.example/mcp", replace(LOGIN, expires_at=1_700_000_000.0 + 2**63))
     done = run_here("logins", state=tmp_path, folder=tmp_path)
     assert "  access token: expires 9999-12-31T23:59:59Z" in done.stdout.splitlines(), done.stderr

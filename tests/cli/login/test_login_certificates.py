@@ -69,7 +69,7 @@ async def test_a_login_at_a_server_that_is_its_own_issuer_shows_the_certificate_
     assert [form["grant_type"] for form in server.asked] == ["authorization_code", "refresh_token"]
 
 
-async def test_no_issuer_elsewhere_is_shown_the_certificate_for_a_peer(tmp_path: Path) -> None:
+async def test_an_issuer_at_another_origin_does_not_get_the_certificate_for_a_peer(tmp_path: Path) -> None:
     company, issuer = Company.at(tmp_path), LoginServer()
     agent = LoginAgent(lambda: issuer.given)
     with anyio.fail_after(60):
@@ -110,9 +110,7 @@ def test_wrap_and_expose_write_the_certificate_into_the_file_that_they_print(tmp
         (["--ca", "a", "http://tools.example/mcp"], "is reached without TLS"),
     ],
 )
-def test_a_certificate_that_nobody_could_be_shown_is_refused(
-    words: list[str], says: str, tmp_path: Path
-) -> None:
+def test_certificate_options_that_do_not_fit_are_refused(words: list[str], says: str, tmp_path: Path) -> None:
     (tmp_path / "b").write_text('{"mcpServers": {"x": {"command": "x"}}}')
     done = run_here("wrap", *words, state=tmp_path, folder=tmp_path)
     assert done.returncode == 2

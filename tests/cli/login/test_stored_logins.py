@@ -72,7 +72,7 @@ async def peers(folder: Path, **options: Any) -> AsyncIterator[Peers]:
 
 
 @pytest.mark.parametrize("suffix", ["", "/", "/.well-known/agent-card.json"])
-async def test_a_call_uses_the_login_that_was_made_at_its_url(suffix: str, tmp_path: Path) -> None:
+async def test_a_call_uses_the_stored_login_of_its_url(suffix: str, tmp_path: Path) -> None:
     async with peers(tmp_path, shows_card=False) as there:
         await there.keep(there.agent.url)
         done = await there.run("call", f"{there.agent.url}{suffix}", "--text", "hi")
@@ -102,7 +102,7 @@ async def test_a_login_that_is_lost_says_the_command_that_makes_another(
     )
 
 
-async def test_a_token_on_the_command_line_counts_before_a_login(tmp_path: Path) -> None:
+async def test_a_token_on_the_command_line_is_used_instead_of_a_login(tmp_path: Path) -> None:
     async with peers(tmp_path) as there:
         await there.keep(there.agent.url)
         (token := tmp_path / "token").write_text(there.issuer.start()[0])

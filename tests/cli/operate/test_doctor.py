@@ -1,4 +1,4 @@
-"""`mcp-a2a doctor`: what a bridge lacks, each with the command that mends it, of a file and of a bridge that runs."""
+"""`mcp-a2a doctor`: the faults of a file or a running bridge, each with the command that mends it."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_file_without_a_fault_is_well_and_nothing_is_made(tmp_path: Path) -> N
     assert doctor(tmp_path).stdout.splitlines()[-1] == "nothing is broken"
 
 
-def test_each_thing_that_is_broken_has_its_command(tmp_path: Path) -> None:
+def test_each_fault_has_the_command_that_mends_it(tmp_path: Path) -> None:
     (tmp_path / "tasks.devtools.db").write_text(
         "this was never a database, and is long enough to be looked at"
     )
@@ -116,7 +116,7 @@ def test_each_thing_that_is_broken_has_its_command(tmp_path: Path) -> None:
     assert shown.splitlines()[-1] == "2 things are broken"
 
 
-def test_a_server_that_answers_401_is_mended_by_credentials(tmp_path: Path) -> None:
+def test_for_a_server_that_answers_401_doctor_names_the_credentials(tmp_path: Path) -> None:
     with refusing() as url:
         locked = f"[tool_servers.locked]\nurl = '{url}/mcp'\nfail = 'open'\n"
         written(tmp_path, HEAD, RAW, locked, BOTH.replace("gone", "locked"))
@@ -126,7 +126,7 @@ def test_a_server_that_answers_401_is_mended_by_credentials(tmp_path: Path) -> N
     assert mend.startswith("put credentials that count into [tool_servers.locked]")
 
 
-def test_a_package_that_is_missing_is_told_before_what_needs_it(tmp_path: Path) -> None:
+def test_a_missing_package_is_the_first_finding(tmp_path: Path) -> None:
     (tmp_path / "missing").mkdir()
     (tmp_path / "missing" / "sitecustomize.py").write_text("import sys; sys.modules['psycopg'] = None")
     written(tmp_path, "[bridge]\nstore = { env = 'DB' }\nkeys = [{ env = 'DB' }]\n", RAW, DEVTOOLS)
@@ -149,7 +149,7 @@ def test_a_package_that_is_missing_is_told_before_what_needs_it(tmp_path: Path) 
     assert first["words"].startswith("a store in PostgreSQL takes psycopg")
 
 
-def test_the_last_failures_are_told_with_their_reasons_while_the_bridge_runs(tmp_path: Path) -> None:
+def test_doctor_shows_the_last_failures_beside_a_running_bridge(tmp_path: Path) -> None:
     with running(tmp_path, HEAD, RAW, DEVTOOLS) as bridge:
         fails_a_task(tmp_path, bridge)
         for told in (told_by(tmp_path), told_by(tmp_path, f"http://127.0.0.1:{bridge.port}")):
@@ -160,7 +160,7 @@ def test_the_last_failures_are_told_with_their_reasons_while_the_bridge_runs(tmp
     assert failure["mend"].startswith("mcp-a2a tasks http://127.0.0.1:8080/agents/devtools ")
 
 
-def test_a_bridge_that_runs_tells_an_operator_the_same_as_the_first_page_of_its_console(
+def test_with_a_url_doctor_shows_the_findings_of_the_console(
     tmp_path: Path,
 ) -> None:
     with running(
@@ -181,7 +181,7 @@ def test_a_bridge_that_runs_tells_an_operator_the_same_as_the_first_page_of_its_
             assert said in done.stderr
 
 
-def test_without_contents_the_reasons_of_failures_stay_with_their_owners(tmp_path: Path) -> None:
+def test_without_console_content_only_owners_see_reasons_of_failures(tmp_path: Path) -> None:
     with running(tmp_path, HEAD, "console = true\n", RAW, DEVTOOLS, PEOPLE) as bridge:
         fails_a_task(tmp_path, bridge, "--bearer", "env:ANN")
         url = f"http://127.0.0.1:{bridge.port}"
@@ -189,7 +189,7 @@ def test_without_contents_the_reasons_of_failures_stay_with_their_owners(tmp_pat
         assert (failure["reason"], failure["is_withheld"]) == ("", True)
 
 
-def test_nothing_at_a_url_is_said(tmp_path: Path) -> None:
+def test_a_url_without_an_answer_is_reported(tmp_path: Path) -> None:
     done = doctor(tmp_path, f"http://127.0.0.1:{free_port()}")
     assert done.returncode == 1
     assert "does not answer as a bridge" in done.stderr
@@ -203,7 +203,7 @@ def test_the_address_of_an_agent_is_not_that_of_the_bridge(tmp_path: Path) -> No
     assert "Give the address without /agents/NAME" in done.stderr
 
 
-def test_what_is_not_json_is_no_bridge() -> None:
+def test_an_answer_that_is_not_json_is_from_no_bridge() -> None:
     assert readiness_in(httpx2.Response(200, text="<html>")) is None
     assert readiness_in(httpx2.Response(404, json={"error": {}})) is None
     assert readiness_in(httpx2.Response(503, json={"status": "not ready"})) == {"status": "not ready"}
@@ -216,7 +216,7 @@ def test_options_for_a_url_do_not_go_with_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["", "public_url = 'https://other.example.com'\n"])
-def test_the_replicas_in_a_database_are_told_with_whether_they_serve_the_same(
+def test_the_replicas_in_a_database_are_shown_with_differences_of_their_plans(
     line: str, tmp_path: Path
 ) -> None:
     agent = new_agent()

@@ -36,7 +36,7 @@ def test_a_person_is_added_and_the_file_has_the_hash_of_the_token_alone(tmp_path
     assert "claude mcp add --transport http team https://desk.example.com/mcp/team" in done.stderr
 
 
-def test_a_bridge_that_runs_lets_the_person_in_with_the_token(tmp_path: Path) -> None:
+def test_a_running_bridge_accepts_the_new_token(tmp_path: Path) -> None:
     path = written(tmp_path, GROUP, RAW, DEVTOOLS, OPS)
     with started(
         "serve", str(path), "--port", state=tmp_path / "state", until="Try it", OPS="ops-token"
@@ -81,7 +81,7 @@ def test_a_token_is_kept_in_a_file_where_that_is_asked_for(tmp_path: Path) -> No
         (("rotate", "ops", "--finish", "--to", "x"), "does not go with --to"),
     ],
 )
-def test_what_cannot_be_done_is_said_and_nothing_is_written(
+def test_an_impossible_edit_is_refused_and_nothing_is_written(
     words: tuple[str, ...], said: str, tmp_path: Path
 ) -> None:
     path = written(tmp_path, GROUP, RAW, DEVTOOLS, OPS)

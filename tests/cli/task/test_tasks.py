@@ -164,9 +164,7 @@ async def test_an_operator_lists_shows_answers_and_cancels_the_tasks_of_all(run:
 
 
 @pytest.mark.proves("cli-tasks", "ops-timeline")
-async def test_the_timeline_of_a_foreign_task_is_what_its_history_and_status_tell(
-    run: Run, call: Run
-) -> None:
+async def test_the_timeline_of_a_foreign_task_is_made_of_its_history_and_status(run: Run, call: Run) -> None:
     async with foreign_agent() as agent:
         begun = await call(agent.url, "--text", "hello")
         shown = await run(agent.url, begun.task_id, "--timeline")
@@ -185,7 +183,7 @@ async def test_the_timeline_of_a_foreign_task_is_what_its_history_and_status_tel
 @pytest.mark.parametrize(
     ("zone", "at"), [("WEST+12", "0001-01-01T00:00:00Z"), ("EAST-14", "9999-12-31T23:59:59Z")]
 )
-def test_a_time_that_is_no_date_in_this_time_zone_is_none(
+def test_a_time_that_no_date_can_hold_is_left_out(
     zone: str, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = timeline_from({"moments": [{"what": "state", "at": at, "state": "working"}]})
@@ -248,7 +246,7 @@ async def test_what_does_not_go_together_is_one_message(words: list[str], said: 
     assert said in done.err
 
 
-async def test_a_task_that_is_not_there_is_the_agents_word(run: Run, bridge: Running) -> None:
+async def test_an_unknown_task_is_an_error_of_the_agent(run: Run, bridge: Running) -> None:
     done = await run(bridge.base_url, "nothing")
     assert (done.code, done.out) == (1, "")
     assert "Traceback" not in done.err
