@@ -40,10 +40,11 @@ One TOML file says what the bridge connects to (`tool_servers`, `agents`, `catal
   the place of a secret (`bearer`, `api_key`, `Authorization`, `Cookie` and other headers named after a key or token).
 - **Relative paths** begin at the folder of the file, and `~` is your home folder.
 - **Names** of tables have at most 40 characters: small letters, digits, `-` and `_`.
-- **Paths** never move: a face is at `/agents/NAME` or `/mcp/NAME`.
-- **Mistakes** are reported all at once, each with its line and what to do. The bridge starts nothing then, and exits
+- **Paths** never move: an agent is at `/agents/NAME`, an MCP server at `/mcp/NAME`.
+- **Mistakes** are reported all at once, each with its line and what to do. The bridge then starts nothing, and exits
   with 2.
 - **Editors** that know JSON Schema complete and check a file whose first line is `#:schema ./mcp-a2a.schema.json`.
+  `mcp-a2a schema` prints the schema.
 
 """
 
@@ -169,17 +170,17 @@ NOTES: Final = {
     "tool_servers": "A server has either `command` or `url`. `env` and `cwd` are for a command, `headers` and `auth` "
     "for a URL. A command runs in the folder of the file unless `cwd` names another. A key without a default has its "
     "value from the profile of `[bridge]`; `call_timeout_seconds` and `concurrency` have theirs from the profile of "
-    "the face.",
+    "the agent.",
     "import": "The file of an MCP host has `mcpServers`, or `servers` of VS Code, and may have comments. Each server "
     "becomes a tool server. Its name is written in small letters, with `-` for other characters, and no two servers "
-    "may get the same name. A mistake in an entry matters only if a face is made of it. Such a file may hold tokens "
-    "and `Authorization` in plain text, because hosts know no other way. The bridge keeps them out of everything that "
-    "is shown. `${NAME}`, `${NAME:-default}` and `${env:NAME}` come from the environment.\n\n"
+    "may get the same name. A mistake in an entry matters only if the bridge uses the server. Such a file may hold "
+    "tokens and `Authorization` in plain text, because hosts know no other way. The bridge never shows them. "
+    "`${NAME}`, `${NAME:-default}` and `${env:NAME}` come from the environment.\n\n"
     "A Hermes configuration is YAML, which takes `pip install 'mcp-a2a[yaml]'`. Each entry of its "
     '`a2a.client.known_agents` becomes an agent with `dialect = "hermes"`, named as a server is. The bearer token is '
-    "in the variable that `token_env` names. An entry that wants OAuth 2 is left out with a warning, and is a fault "
-    "for `mcp-a2a check`; a table `[agents.NAME]` of the same name stands in for it. The file may have 262,144 bytes, "
-    "50 levels, and 50,000 values with each alias counted as what it stands for.",
+    "in the variable that `token_env` names. The bridge leaves out an entry with OAuth 2 and warns, and `mcp-a2a "
+    "check` reports a fault; write a table `[agents.NAME]` of the same name in its place. The file may have 262,144 "
+    "bytes, 50 levels, and 50,000 values, where each alias counts as the values that it stands for.",
     "tools_as_agent": "Several overrides may match one skill. For each key, the exact name wins over a glob, and a "
     "later glob over an earlier one. A name is that of the tool (`delete`), or of its server and the tool "
     "(`github_delete`), whatever id the card shows now: see [which names count](mapping.md#rules-and-rights).",
@@ -189,20 +190,21 @@ NOTES: Final = {
     "[which names count](mapping.md#rules-and-rights).",
     "principals": "With principals, the bridge refuses a call without a token. A right in `skills` goes by [these "
     "names](mapping.md#rules-and-rights). `mcp-a2a people add NAME` writes such a "
-    "table, with the hash of a token that it makes. A hash is for tokens that were made by chance: one of a password "
-    "can be guessed.",
-    "groups": "What a principal's own table says replaces what its group says.",
+    "table, with the hash of a token that it makes. Use a hash only for random tokens: a password can be guessed from "
+    "its hash.",
+    "groups": "A key in a principal's own table replaces the key of its group.",
     "issuers": "With issuers, the bridge refuses a call without a token, too. A JSON Web Token counts if one of its "
-    "issuer's keys has signed it, it is for the face that is asked (`aud`), and it has not expired. Its principal is "
-    "`NAME:SUBJECT`, with the name of this table: another name makes other owners of stored tasks. Without "
-    "`public_url` in `[bridge]`, each face needs an `audience`.",
+    "issuer's keys has signed it, its audience (`aud`) is the agent or MCP server that the caller asks, and it has not "
+    "expired. Its principal is `NAME:SUBJECT`, with the name of this table: another name makes other owners of stored "
+    "tasks. Without `public_url` in `[bridge]`, each agent and MCP server needs an `audience`.",
 }
 
 PROFILES: Final = """\
 ## Mapping profiles
 
-A profile holds settings that many faces share. The bridge has one named `default`, with every key. `strict`,
-`long-running` and `compact` hold only what differs from it ([mappings](../mappings/README.md)), and so does your own:
+A profile holds settings that many agents and MCP servers share. The profile `default` has every key. `strict`,
+`long-running` and `compact` hold only the keys that differ from it ([mappings](../mappings/README.md)), and so can
+your own profile:
 
 ```toml
 extends = "default"
