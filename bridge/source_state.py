@@ -58,16 +58,16 @@ class HeardRefusal:
         self._logger = logger
         self._was_told = False
 
-    def hear(self, peer: str, words: str) -> bool:
+    def note(self, peer: str, words: str) -> bool:
         """Note an answer: why the peer refuses the credentials, or "". Returns whether acceptance has changed."""
         is_news, self.words = bool(words) != bool(self.words), words
         if is_news and words:
-            self.tell(peer, words)
+            self.log(peer, words)
         elif is_news:
             self._logger.info("%s accepts the credentials of the bridge again", peer)
         return is_news
 
-    def tell(self, peer: str, words: str) -> None:
+    def log(self, peer: str, words: str) -> None:
         """Log a refusal. Only the first is a warning, because a single tool of the peer may refuse repeatedly."""
         level = logging.INFO if self._was_told else logging.WARNING
         self._logger.log(level, "%s does not accept the credentials of the bridge: %s", peer, words)

@@ -132,8 +132,8 @@ class AgentCall:
         """The result of the conversation, once the caller has a login, if the agent wants one. If the agent refuses the
         login before it has taken anything, the host is asked for another login."""
         while True:
-            if (asked := await self._login.passed()) is not None:
-                return asked
+            if (result := await self._login.passed()) is not None:
+                return result
             try:
                 # The limiter is held until the host has its answer. The agent's task may go on, but its end is not
                 # known here.
@@ -211,9 +211,9 @@ class AgentCall:
         # A status without a message does not say what the agent waits for, so the question counts as open.
         is_open = task.status.message is None or questions_mark(lasting) == answered.asked
         questions = as_answered(with_own_keys(lasting), task.status, responses)
-        asked = {question.key for question in questions}
-        if not is_open or not asked & responses.keys():
-            return task if asked else await self._wait(task.id, None)
+        keys = {question.key for question in questions}
+        if not is_open or not keys & responses.keys():
+            return task if keys else await self._wait(task.id, None)
         return await self._next(self._answer(questions, responses, state, task), task)
 
     async def _next(
@@ -291,8 +291,8 @@ class AgentCall:
         return {
             "resultType": "input_required",
             "inputRequests": {
-                one.key: {"method": "elicitation/create", "params": one.params}
-                for one in with_own_keys(questions)
+                question.key: {"method": "elicitation/create", "params": question.params}
+                for question in with_own_keys(questions)
             },
             "requestState": state,
         }
@@ -425,10 +425,10 @@ def _report_progress(event: StreamResponse, report: ReportProgress, *, extension
     update, artifact = event.status_update, event.artifact_update
     if update is not None and update.status.state not in SETTLED:
         numbers = (update.metadata or {}).get(PROGRESS)
-        found = numbers if isinstance(numbers, dict) else {}
+        progress = numbers if isinstance(numbers, dict) else {}
         words = text_of_parts(update.status.message.parts) if update.status.message else ""
-        if found or words:
-            report(_number(found.get("progress")), _number(found.get("total")), words or None)
+        if progress or words:
+            report(_number(progress.get("progress")), _number(progress.get("total")), words or None)
         return words or None
     if artifact is not None and not extension_active:
         # (An artifact of another bridge's agent is its tool's result, not progress.)
@@ -462,10 +462,10 @@ class CallInput:
         Raises:
             BadArgumentsError: the caller sets a hidden argument.
         """
-        given = self.incoming.arguments
-        if theirs := hidden_arguments_in(given, self.rules):
+        values = self.incoming.arguments
+        if theirs := hidden_arguments_in(values, self.rules):
             raise BadArgumentsError(f"{', '.join(theirs)}: the tool {self.tool.name} has no such argument")
-        return with_default_arguments(given, self.tool.input_schema, self.rules)
+        return with_default_arguments(values, self.tool.input_schema, self.rules)
 
     def context(self, arguments: JsonObject) -> FarContext | None:
         """The conversation that the call continues.

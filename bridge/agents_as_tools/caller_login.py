@@ -62,10 +62,10 @@ class CallerLoginRound:
 
     def _returned_login(self) -> AwaitedLogin | None:
         state = self._incoming.request_state
-        asked = None if self._logins is None or state is None else self._logins.awaited(state)
-        if asked is None or (asked.principal, asked.call) != (self._incoming.principal, self._digest):
+        login = None if self._logins is None or state is None else self._logins.awaited(state)
+        if login is None or (login.principal, login.call) != (self._incoming.principal, self._digest):
             return None
-        return asked
+        return login
 
     async def passed(self) -> JsonObject | None:
         """None if the call may go on: the caller has a login, or the agent wants none. Else the result that the host
@@ -80,8 +80,8 @@ class CallerLoginRound:
         if self._asked is not None and (hop := trace.hop.get()) is not None:
             hop.is_answer = False  # the host's answer about the link goes to no peer
         while not await self._has_login(logins):
-            asked, self._asked = self._asked, None
-            outcome = None if asked is None else await self._outcome(logins, asked)
+            login, self._asked = self._asked, None
+            outcome = None if login is None else await self._outcome(logins, login)
             if outcome is None:
                 outcome = await self._ask(logins)
             if isinstance(outcome, dict):
@@ -102,13 +102,13 @@ class CallerLoginRound:
         self._after, self._refusals = self._since, self._refusals + 1
         return True
 
-    async def _outcome(self, logins: CallerLogins, asked: AwaitedLogin) -> JsonObject | bool | None:
+    async def _outcome(self, logins: CallerLogins, login: AwaitedLogin) -> JsonObject | bool | None:
         """The outcome of a question: True for a login, a result after a refusal, None if nobody used the link."""
-        said = (self._incoming.input_responses or {}).get(_KEY)
+        response = (self._incoming.input_responses or {}).get(_KEY)
         # A host that comes back late gets a new link, since its link has expired.
-        has_agreed = not isinstance(said, dict) or said.get("action") == "accept"
+        has_agreed = not isinstance(response, dict) or response.get("action") == "accept"
         self.unanswered = failure(_NOT_YET.format(self._agent.key))
-        has_login = await logins.settled(asked, is_patient=False) if has_agreed else False
+        has_login = await logins.settled(login, is_patient=False) if has_agreed else False
         self.unanswered = None
         if has_login is False:
             return failure(_DECLINED.format(self._agent.key))
@@ -119,7 +119,7 @@ class CallerLoginRound:
         name = incoming.principal
         link = self._new_link(logins)
         expires_at, voucher = now + logins.link_seconds, logins.voucher_of(name)
-        asked = AwaitedLogin(name, self._digest, (), (), now, expires_at, voucher, self._after)
+        login = AwaitedLogin(name, self._digest, (), (), now, expires_at, voucher, self._after)
         in_words = self._in_words(logins, link)
         if not incoming.takes_urls:
             return in_words
@@ -133,7 +133,7 @@ class CallerLoginRound:
             return {
                 "resultType": "input_required",
                 "inputRequests": {_KEY: {"method": "elicitation/create", "params": params}},
-                "requestState": logins.sealed(asked),
+                "requestState": logins.sealed(login),
             }
         self.unanswered = in_words
         try:
@@ -142,7 +142,7 @@ class CallerLoginRound:
             return in_words
         if answers[_KEY].get("action") != "accept":
             return failure(_DECLINED.format(self._agent.key))
-        has_login = await logins.settled(asked, is_patient=False)
+        has_login = await logins.settled(login, is_patient=False)
         self.unanswered = None
         if has_login is False:
             return failure(_DECLINED.format(self._agent.key))

@@ -174,7 +174,7 @@ class AgentsFace:
             self._around = FaceRuntime(
                 self._handles, self._options, group, self._unnamed, self._turns, webhooks
             )
-            self._tasks = McpTasks(self._surroundings, self._found, self._names_by_mark)
+            self._tasks = McpTasks(self._surroundings, self._agent_and_tool, self._names_by_mark)
             async with anyio.create_task_group() as reading:
                 known = [agent for agent in self._agents if agent.down is None]
                 new = [agent for agent in self._agents if agent.down is not None]
@@ -312,10 +312,10 @@ class AgentsFace:
         may_use: MayUse = may_use_everything,
     ) -> JsonObject:
         """See `ToolFace.prompt`."""
-        found = self._listing.examples.get(name)
-        if found is None or not may_use(found[0].names):
+        example = self._listing.examples.get(name)
+        if example is None or not may_use(example[0].names):
             raise McpRefusal(INVALID_PARAMS, f"There is no prompt {echoed(name)}")
-        text = f"Use the tool {found[0].name}: {found[1]}"
+        text = f"Use the tool {example[0].name}: {example[1]}"
         return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
 
     # Listing
@@ -370,7 +370,7 @@ class AgentsFace:
         assert self._around is not None, "it is entered"
         return self._around
 
-    def _found(self, mark: str, tool: str) -> tuple[RemoteAgent, AgentTool | None] | None:
+    def _agent_and_tool(self, mark: str, tool: str) -> tuple[RemoteAgent, AgentTool | None] | None:
         return self._listing.find(mark, tool)
 
     def _names_by_mark(self, mark: str, tool: str) -> OfferedNames | None:

@@ -118,8 +118,8 @@ class Handles:
         """The requestState of a question, valid only for the same request."""
         task, expires = question.task, self._expires(HandlePurpose.REQUEST_STATE)
         binding = HandleBinding(HandlePurpose.REQUEST_STATE, principal, request)
-        asked = _BETWEEN.join((question.asked, question.same, str(question.times)))
-        return self._sealed_with_trace(task, (task.task_id, asked), expires, binding)
+        text = _BETWEEN.join((question.asked, question.same, str(question.times)))
+        return self._sealed_with_trace(task, (task.task_id, text), expires, binding)
 
     def of_task(self, task: FarTask, principal: str) -> str:
         """The handle of a task, for the follow-up tools."""
@@ -172,9 +172,10 @@ class Handles:
         handle = self._seal.open(text, binding, self._now_seconds())
         if not 2 <= len(handle.ids) <= 3:
             raise HandleError
-        task_id, said, *trace = handle.ids
-        asked, same, times = (*said.split(_BETWEEN), "", "1")[:3]  # earlier releases sealed the mark alone
-        return FarQuestion(FarTask(handle.agent, task_id, "", *trace), asked, same, int(times))
+        task_id, joined, *trace = handle.ids
+        # Earlier releases sealed the mark alone.
+        mark, same, times = (*joined.split(_BETWEEN), "", "1")[:3]
+        return FarQuestion(FarTask(handle.agent, task_id, "", *trace), mark, same, int(times))
 
     def task(self, text: str, principal: str) -> FarTask:
         """The task that a handle names; raises as `question` does."""

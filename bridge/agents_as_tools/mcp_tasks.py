@@ -171,11 +171,11 @@ class McpTasks:
         except PeerError as exc:
             raise _not_passed_on("The answer", exc) from exc
         questions = {question.key: question for question in _questions(opened, task)}
-        given = {key: value for key, value in responses.items() if key in questions}
+        answers = {key: value for key, value in responses.items() if key in questions}
         skill_id = opened.shown.tool.skill_id if opened.shown.tool else None
         waiting = AskingTask(task_id, task.id, task.context_id, skill_id)
         try:
-            answer = answer_message(list(questions.values()), given, waiting)
+            answer = answer_message(list(questions.values()), answers, waiting)
         except UnfitAnswerError as exc:
             raise refusal_of(exc) from exc
         if isinstance(answer, UntoldRefusal):
@@ -210,7 +210,7 @@ class McpTasks:
     async def _watch(
         self, task_id: str, caller: TaskCaller, tell: Callable[[JsonObject], None], pause: Pause
     ) -> None:
-        told: JsonObject | None = None
+        last: JsonObject | None = None
         while True:
             try:
                 # Opened anew each time: the agent may have been replaced, or the caller's rights changed.
@@ -218,9 +218,9 @@ class McpTasks:
             except McpRefusal:
                 return
             detailed, task = await self._read(opened)
-            if detailed != told:
+            if detailed != last:
                 tell(detailed)
-                told = detailed
+                last = detailed
             if detailed["status"] in _OVER:
                 return
             await anyio.sleep(_SHORTEST_WATCH_SECONDS)
@@ -286,7 +286,7 @@ class McpTasks:
             return
         news, pace = anyio.Event(), opened.options.pace
 
-        def hear(event: StreamResponse) -> None:
+        def wake(event: StreamResponse) -> None:
             if event.task is None or event.task.status != task.status:
                 news.set()
 
@@ -295,7 +295,7 @@ class McpTasks:
             async def follow() -> None:
                 try:
                     await wait_until_settled(
-                        opened.client, task.id, Listener(hear), pace=pace, answered=task.status, pause=pause
+                        opened.client, task.id, Listener(wake), pace=pace, answered=task.status, pause=pause
                     )
                 except PeerError as exc:
                     logger.info("%s: a watched task is looked at instead: %s", opened.agent.key, exc)
@@ -331,7 +331,7 @@ class McpTasks:
         elif sending.fault is not None:
             raise _not_passed_on("The answer", sending.fault)
 
-    async def _refuse(self, opened: _OpenedTask, refusal: UntoldRefusal, asked: str) -> None:
+    async def _refuse(self, opened: _OpenedTask, refusal: UntoldRefusal, mark: str) -> None:
         """Cancel a task because a refusal cannot be sent to its agent. From now on, the task shows the outcome."""
         task_id, caller = opened.call.task.task_id, opened.caller
         fault: PeerError | None = None
@@ -339,7 +339,7 @@ class McpTasks:
             await canceled_task(opened.client, task_id, opened.options.run.cancel_grace_seconds)
         except PeerError as exc:
             fault = exc
-        self._refused[opened.call.task.agent, task_id, caller.principal] = _Refused(refusal, asked, fault)
+        self._refused[opened.call.task.agent, task_id, caller.principal] = _Refused(refusal, mark, fault)
 
     def _opened(self, task_id: str, caller: TaskCaller) -> _OpenedTask:
         around = self._surroundings()
@@ -347,10 +347,10 @@ class McpTasks:
             call = around.handles.call(task_id, caller.principal)
         except HandleError as exc:
             raise refusal_of(exc) from exc
-        found = self._find(call.task.agent, call.tool)
-        if found is None:
+        published = self._find(call.task.agent, call.tool)
+        if published is None:
             raise refusal_of(HandleError())
-        agent, tool = found
+        agent, tool = published
         names = self._names(call.task.agent, call.tool)
         if names is not None and not caller.may_use(names):
             raise refusal_of(HandleError())
@@ -384,10 +384,11 @@ def _as_it_stands(opened: _OpenedTask, task: Task) -> JsonObject:
         if not questions:
             # The caller does not support this mode of elicitation, so the question itself is the result.
             return {"status": "completed", "result": _whole(shown.question_in_words(task))}
-        asked: JsonObject = {
-            one.key: {"method": "elicitation/create", "params": one.params} for one in questions
+        requests: JsonObject = {
+            question.key: {"method": "elicitation/create", "params": question.params}
+            for question in questions
         }
-        return {"status": status, "inputRequests": asked}
+        return {"status": status, "inputRequests": requests}
     words = text_of_parts(task.status.message.parts) if task.status.message else ""
     fields: JsonObject = {"status": status, **({"statusMessage": words} if words else {})}
     if status != "completed":
@@ -408,8 +409,8 @@ def _after_refusal(opened: _OpenedTask, task: Task, refused: _Refused | None) ->
     words = refused.refusal.sentence_about(opened.agent.key)
     if task.status.state is TaskState.CANCELED:
         own = text_of_parts(task.status.message.parts) if task.status.message else ""
-        told = f"{words}, so the task was canceled there. {own}".strip()
-        return {"status": "cancelled", "statusMessage": told}
+        status_message = f"{words}, so the task was canceled there. {own}".strip()
+        return {"status": "cancelled", "statusMessage": status_message}
     if task.status.state in ENDED or questions_mark(opened.shown.questions(task)) != refused.asked:
         return {}
     if refused.fault is not None:

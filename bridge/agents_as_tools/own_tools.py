@@ -96,7 +96,7 @@ class FollowUp:
             outcome = await converse(client, request, pace=pace, answered=task.status, pause=pause)
         if outcome is None:
             self._around.webhooks.ask(self._agent, client, self._far, self._incoming.principal)
-        return self._shown(outcome)
+        return self._result_of(outcome)
 
     def _answer(self, task: Task, skill_id: str | None) -> Message | UntoldRefusal:
         """The message that answers the task, or a refusal that cannot be sent to its agent.
@@ -106,14 +106,14 @@ class FollowUp:
                 nothing.
         """
         questions = self._results.questions(task)
-        fields = frozenset(name for one in questions for name in one.names)
+        fields = frozenset(name for question in questions for name in question.names)
         action = refusal_in_reply(self._incoming.arguments, fields)
         if action is None:
             conversation = MessageIds(str(uuid4()), task.context_id, task.id)
             return message_from_reply(self._incoming.arguments, conversation, skill_id)
         if task.status.state not in INTERRUPTED:
             raise BadArgumentsError(f"action: the task asks nothing, it is {task.status.state.word}")
-        responses: JsonObject = {one.key: {"action": action} for one in questions}
+        responses: JsonObject = {question.key: {"action": action} for question in questions}
         waiting = AskingTask(task.id, task.id, task.context_id, skill_id)
         return answer_message(questions, responses, waiting) or UntoldRefusal(ElicitAction(action))
 
@@ -132,7 +132,7 @@ class FollowUp:
         if UnnamedMessages.is_id(self._far.task_id):
             self._around.unnamed.drop(self._far.task_id)
         self._require_task("canceled; the bridge only stops waiting")
-        return self._shown(
+        return self._result_of(
             await self._agent.client_for(self._incoming.on_behalf_of).cancel(self._far.task_id)
         )
 
@@ -148,9 +148,9 @@ class FollowUp:
             raise BadArgumentsError("handle: the tool that began the task is no longer offered")
         data = self._incoming.arguments.get("data")
         inner = data.get("arguments") if isinstance(data, dict) else None
-        for given in (data, inner):
-            if isinstance(given, dict) and (
-                theirs := hidden_arguments_in(given, self._tool.override.arguments)
+        for values in (data, inner):
+            if isinstance(values, dict) and (
+                theirs := hidden_arguments_in(values, self._tool.override.arguments)
             ):
                 raise BadArgumentsError(
                     f"data: the tool {self._tool.name} has no argument {', '.join(theirs)}"
@@ -169,7 +169,7 @@ class FollowUp:
         if sending.fault is not None:
             self._around.unnamed.drop(self._far.task_id)
             raise sending.fault
-        return self._shown(sending.outcome)
+        return self._result_of(sending.outcome)
 
     async def _shown_within(self, seconds: float) -> JsonObject:
         """The outcome of the task so far. The task is read at least once. This also waits for a task in AUTH_REQUIRED,
@@ -177,11 +177,11 @@ class FollowUp:
         client, task_id = self._agent.client_for(self._incoming.on_behalf_of), self._far.task_id
         task = await client.get(task_id)
         if task.status.state in SETTLED and task.status.state is not TaskState.AUTH_REQUIRED:
-            return self._shown(task)
+            return self._result_of(task)
         with anyio.move_on_after(seconds), self._hints() as pause:
             pace = self._around.options.pace
             task = await wait_until_settled(client, task_id, pace=pace, answered=task.status, pause=pause)
-        return self._shown(task)
+        return self._result_of(task)
 
     def _hints(self) -> AbstractContextManager[Pause]:
         return self._around.webhooks.waiting(self._far, self._incoming.principal)
@@ -191,7 +191,7 @@ class FollowUp:
         incoming, around = self._incoming, self._around
         return ToolResults(self._agent, None, incoming.principal, around.handles, around.options)
 
-    def _shown(self, outcome: Task | Message | None) -> JsonObject:
+    def _result_of(self, outcome: Task | Message | None) -> JsonObject:
         handle, shown = str(self._incoming.arguments["handle"]), self._results
         if isinstance(outcome, Message) or (outcome is not None and outcome.status.state in ENDED):
             self._around.webhooks.ended(self._far, self._incoming.principal)
@@ -216,10 +216,10 @@ def found_skills(
     query, limit = incoming.arguments.get("query", ""), incoming.arguments.get("limit", _FOUND)
     if not isinstance(query, str) or not isinstance(limit, int):
         raise BadArgumentsError("query: what the skill should do, in words; limit: a number")
-    seen = [one.tool for one in tools if incoming.may_see(one.names)]
-    found = find_skills(seen, query, limit, most, is_ready)
-    structured: JsonObject = {"skills": [tool.listed for tool in found]}
-    words = found_as_text(found) if found else "No skill was found."
+    seen = [tool.tool for tool in tools if incoming.may_see(tool.names)]
+    matching = find_skills(seen, query, limit, most, is_ready)
+    structured: JsonObject = {"skills": [tool.listed for tool in matching]}
+    words = found_as_text(matching) if matching else "No skill was found."
     return {"content": [{"type": "text", "text": words}], "structuredContent": structured}
 
 
@@ -229,9 +229,9 @@ def call_of_skill(incoming: IncomingCall, tools: Tools) -> IncomingCall:
     Raises:
         BadArgumentsError: the arguments are not as its schema asks, or there is no such skill.
     """
-    name, given = incoming.arguments.get("skill"), incoming.arguments.get("arguments", {})
-    if not isinstance(name, str) or not isinstance(given, dict):
+    name, arguments = incoming.arguments.get("skill"), incoming.arguments.get("arguments", {})
+    if not isinstance(name, str) or not isinstance(arguments, dict):
         raise BadArgumentsError("skill: the name of a skill that find_skill returned; arguments: an object")
     if (tool := tools.by_name.get(name)) is None or not incoming.may_use(tool.names):
         raise BadArgumentsError(f"There is no skill {echoed(name)!r}; find_skill gives their names")
-    return replace(incoming, name=name, arguments=given)
+    return replace(incoming, name=name, arguments=arguments)

@@ -33,7 +33,7 @@ class HintWaiter:
         self._news = anyio.Event()
         self._next_at = -math.inf
 
-    def tell(self) -> None:
+    def note_hint(self) -> None:
         """Take a hint."""
         self._news.set()
 
@@ -116,7 +116,7 @@ class PushHints:
     def wake(self, key: str) -> None:
         """Give a hint to everyone who waits for a task."""
         for waiter in self._waiting.get(key, ()):
-            waiter.tell()
+            waiter.note_hint()
 
 
 def _tell_nobody(_: str) -> None: ...

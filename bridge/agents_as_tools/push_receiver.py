@@ -121,11 +121,11 @@ class PushReceiver:
         return None
 
     def _is_of_now(self, headers: Headers) -> bool:
-        said = headers.get("webhook-timestamp")
-        if said is None:
+        sent_at = headers.get("webhook-timestamp")
+        if sent_at is None:
             return True
-        is_number = said.isascii() and said.isdigit() and len(said) <= len(str(2**63))
-        return is_number and abs(self._now_seconds() - int(said)) <= _SKEW_SECONDS
+        is_number = sent_at.isascii() and sent_at.isdigit() and len(sent_at) <= len(str(2**63))
+        return is_number and abs(self._now_seconds() - int(sent_at)) <= _SKEW_SECONDS
 
     def _count(self, agent: str) -> None:
         """Count a notification.
@@ -143,10 +143,10 @@ class PushReceiver:
 
     def _is_new(self, webhook: FarWebhook, headers: Headers) -> bool:
         """Whether a notification is new, as far as its id tells."""
-        said = headers.get("webhook-id", "")
-        if not said or len(said) > _ID_CHARACTERS:
+        webhook_id = headers.get("webhook-id", "")
+        if not webhook_id or len(webhook_id) > _ID_CHARACTERS:
             return True
-        seen = (webhook.key, said)
+        seen = (webhook.key, webhook_id)
         if seen in self._seen:
             return False
         self._seen[seen] = None

@@ -252,7 +252,11 @@ class RemoteAgent:
         declared = self.card.capabilities.extensions or ()
         uris = {extension.uri for extension in declared}
         unknown = [uri for uri in self._options.extensions if uri not in (*uris, URI)]
-        needed = [one.uri for one in declared if one.required and one.uri not in self._options.extensions]
+        needed = [
+            extension.uri
+            for extension in declared
+            if extension.required and extension.uri not in self._options.extensions
+        ]
         return (
             *(f"its card does not declare the extension {uri}, which is not activated" for uri in unknown),
             *(
@@ -263,10 +267,10 @@ class RemoteAgent:
 
     def use_remembered_card(self) -> None:
         """Use the remembered card, if there is one, so that a start need not wait for the agent."""
-        if (found := self._source.cached()) is None:
+        if (card := self._source.cached()) is None:
             return
         try:
-            self._take(found)
+            self._take(card)
         except PeerError as exc:
             logger.warning("%s: %s", self.key, exc)
 
@@ -358,10 +362,10 @@ class RemoteAgent:
             else:
                 on_change()
 
-        async def changed(found: FoundCard) -> None:
+        async def changed(card: FoundCard) -> None:
             before = self._card, self._names_settled
             try:
-                self._take(found)
+                self._take(card)
             except PeerError as exc:
                 logger.warning("%s: its new card cannot be used: %s", self.key, exc)
             if (self._card, self._names_settled) != before:
@@ -369,19 +373,19 @@ class RemoteAgent:
 
         await self._source.watch(changed, self._distrust)
 
-    def _take(self, found: FoundCard) -> None:
+    def _take(self, card: FoundCard) -> None:
         """Use a card.
 
         Raises:
             PeerError: the card names no interface that the bridge can call.
         """
-        notes = address_notes(found, self._options.trust)
+        notes = address_notes(card, self._options.trust)
         for note in notes:
             logger.warning("%s: %s", self.key, note)
-        self._card, self.deviations = found.card, (*found.deviations, *notes)
+        self._card, self.deviations = card.card, (*card.deviations, *notes)
         self._names_settled = self._source.is_settled
         try:
-            self._client, self._found = AgentClient(self._http, found, self._options), found
+            self._client, self._found = AgentClient(self._http, card, self._options), card
         except PeerError as exc:
             self._client = None
             self._set_fault(str(exc))
@@ -392,7 +396,7 @@ class RemoteAgent:
         """Note that the agent refused a request because of its credentials; without words, that it accepted a
         request."""
         if words != self._refusal.words:
-            self._refusal.hear(str(self.key), words)
+            self._refusal.note(str(self.key), words)
             self._set_fault(self._fault)
 
     def _distrust(self, fault: DistrustedError) -> None:

@@ -59,10 +59,10 @@ def read_card(agent: RemoteAgent, uri: str, skills: Container[str] | None) -> Js
 def card_with_skills(card: AgentCard, ids: Container[str]) -> AgentCard:
     """A card with only these skills. It has no signatures, since they are for the whole card."""
     extensions = card.capabilities.extensions
-    told = extensions and tuple(_of_skills(one, ids) for one in extensions)
+    changed = extensions and tuple(_of_skills(extension, ids) for extension in extensions)
     return card.changed(
         skills=tuple(skill for skill in card.skills if skill.id in ids),
-        capabilities=card.capabilities.changed(extensions=told),
+        capabilities=card.capabilities.changed(extensions=changed),
         signatures=None,
     )
 
@@ -78,10 +78,10 @@ def _of_skills(extension: AgentExtension, ids: Container[str]) -> AgentExtension
 
 
 def _unavailable(listed: Iterable[JsonValue], ids: Container[str]) -> Iterator[JsonValue]:
-    for one in listed:
-        if isinstance(one, dict) and isinstance(skills := one.get("skills"), list):
+    for entry in listed:
+        if isinstance(entry, dict) and isinstance(skills := entry.get("skills"), list):
             left = [skill for skill in skills if skill in ids]
-            yield from [{**one, "skills": left}] if left else []
+            yield from [{**entry, "skills": left}] if left else []
 
 
 def links_of(

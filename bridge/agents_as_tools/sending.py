@@ -134,10 +134,10 @@ class UnnamedMessages:
         Raises:
             PeerError: the id is unknown here, or was forgotten.
         """
-        found = self._kept.get(task_id)
-        if found is None:
+        sent = self._kept.get(task_id)
+        if sent is None:
             raise PeerError("This handle is no longer known: the agent named no task for its message")
-        return found
+        return sent
 
     def drop(self, task_id: str) -> None:
         """Forget a message."""

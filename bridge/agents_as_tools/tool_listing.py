@@ -81,19 +81,28 @@ class FaceListing:
 
     def published_by_mark(self, mark: str, tool: str) -> PublishedTool | None:
         """The tool with these marks, if it is offered."""
-        found = self.find(mark, tool)
-        return next((one for one in self.tools.published if found and one.tool is found[1]), None)
+        agent_tool = self.find(mark, tool)
+        return next(
+            (
+                published
+                for published in self.tools.published
+                if agent_tool and published.tool is agent_tool[1]
+            ),
+            None,
+        )
 
     def tools_for(self, may_use: MayUse) -> list[JsonObject]:
         """The tools as tools/list shows them to a caller. The bridge's own tools are for everyone."""
         names = self.tools.by_name
         return [
-            one for one in self.listed if one["name"] not in names or may_use(names[str(one["name"])].names)
+            tool
+            for tool in self.listed
+            if tool["name"] not in names or may_use(names[str(tool["name"])].names)
         ]
 
     @cached_property
     def _listed_by_name(self) -> Mapping[str, JsonObject]:
-        return {str(one["name"]): one for one in self.listed}
+        return {str(tool["name"]): tool for tool in self.listed}
 
     def tool_for(self, name: str, may_use: MayUse) -> JsonObject | None:
         """The tool of this name as tools/list shows it; None where `tools_for` leaves it out."""
@@ -138,7 +147,7 @@ class FaceListing:
 
     @cached_property
     def _by_marks(self) -> Mapping[tuple[str, str], AgentTool]:
-        tools = (*(one.tool for one in self.tools.published), *self.tools.hidden)
+        tools = (*(published.tool for published in self.tools.published), *self.tools.hidden)
         return {
             (self.agents[tool.source_key].mark, tool_mark(tool.skill_id)): tool for tool in reversed(tools)
         }
@@ -156,14 +165,14 @@ def listing_of(
     known = {key: agent for key, agent in by_key.items() if agent.has_card}
     unreadable: list[tuple[str, UnservableTool]] = []
     sources = [ToolSource(key, agent.card) for key, agent in known.items()]
-    found = tools_of_agents(sources, options.rules, unreadable)
+    agent_tools = tools_of_agents(sources, options.rules, unreadable)
     unknown = (*unread, *(key for key, agent in by_key.items() if not agent.is_settled))
-    tools = published_tools(found, overrides, unknown)
+    tools = published_tools(agent_tools, overrides, unknown)
     return FaceListing(
         by_key,
         tools,
         listed_tools(
-            [one.tool for one in tools.published],
+            [published.tool for published in tools.published],
             options.rules,
             follow_up_tools=options.agents.follow_up_tools,
             longest_wait_seconds=options.agents.follow_up_seconds,
@@ -194,9 +203,11 @@ def _on_unreadable(tools: Tools, unreadable: Sequence[tuple[str, UnservableTool]
     """Remarks on what is left out because some hosts would refuse all tools because of it."""
     for key, tool in unreadable:
         yield Remark(("from",), f"{key}: the tool {tool.name} is left out: {tool.reason}")
-    for one in tools.published:
-        for words in one.tool.notes:
-            yield Remark(("from",), f"{one.agent_key}: the tool {one.name} is shown only in part: {words}")
+    for published in tools.published:
+        for words in published.tool.notes:
+            yield Remark(
+                ("from",), f"{published.agent_key}: the tool {published.name} is shown only in part: {words}"
+            )
 
 
 def _keyed(agents: Sequence[RemoteAgent]) -> dict[str, RemoteAgent]:

@@ -111,8 +111,10 @@ class ToolResults:
     def questions(self, task: Task) -> tuple[AgentQuestion, ...]:
         """The questions of a task, under stable keys; empty when the task asks in words only."""
         status = self._asking(task)
-        asked = questions_of_agent(status.message, status.state, extension_active=self.agent.extension_active)
-        return with_lasting_keys(asked, status)
+        questions = questions_of_agent(
+            status.message, status.state, extension_active=self.agent.extension_active
+        )
+        return with_lasting_keys(questions, status)
 
     def question_words(self, task: Task) -> str:
         """The question of a task, as text for a person."""
@@ -125,7 +127,7 @@ class ToolResults:
         state = task.status.state
         # A user who has to sign in may do so elsewhere; the agent notices that by itself.
         or_else = ", or task_result once it is done elsewhere," if state is TaskState.AUTH_REQUIRED else ""
-        asked = UnfinishedCall(
+        unfinished = UnfinishedCall(
             self.question_words(task),
             state,
             "task_reply",
@@ -133,7 +135,7 @@ class ToolResults:
             "to answer",
             or_else,
         )
-        result = unfinished_result(asked, output=self._output)
+        result = unfinished_result(unfinished, output=self._output)
         return self._with_context(result, task.context_id, task.id)
 
     def not_answered(self, task: Task, why: str) -> JsonObject:
@@ -149,17 +151,17 @@ class ToolResults:
             return self.answer(task)
         words = refusal.sentence_about(self.agent.key)
         if task.status.state is not TaskState.CANCELED:
-            asked = "The agent was asked to cancel its task, and has not ended it yet"
-            return failure(f"{words}. {asked}{self._to_look_again(task.id)}")
+            outcome = "The agent was asked to cancel its task, and has not ended it yet"
+            return failure(f"{words}. {outcome}{self._to_look_again(task.id)}")
         result = self.result(task)
         content = result.get("content")
-        said: JsonObject = {"type": "text", "text": f"{words}{_HOW_ENDED[refusal.action]}."}
-        return {**result, "content": [said, *(content if isinstance(content, list) else ())]}
+        block: JsonObject = {"type": "text", "text": f"{words}{_HOW_ENDED[refusal.action]}."}
+        return {**result, "content": [block, *(content if isinstance(content, list) else ())]}
 
     def refused_in_vain(self, refusal: UntoldRefusal, task_id: str, exc: PeerError) -> JsonObject:
         """The result of a refused call when the agent did not cancel its task, so that the task may still wait."""
-        said = refusal.sentence_about(self.agent.key)
-        words = f"{said}. The agent was sent no answer, but its task could not be canceled"
+        sentence = refusal.sentence_about(self.agent.key)
+        words = f"{sentence}. The agent was sent no answer, but its task could not be canceled"
         return failure(f"{words}, and may still wait: {exc}{self._to_look_again(task_id)}")
 
     def _to_look_again(self, task_id: str) -> str:
@@ -232,10 +234,11 @@ class ToolResults:
 def same_question(questions: Iterable[AgentQuestion]) -> str:
     """A short digest of the questions, without their keys and links. It stays the same when an agent asks the same
     questions again."""
-    asked = [
-        {key: item for key, item in one.params.items() if key not in _NEW_EACH_TIME} for one in questions
+    params = [
+        {key: item for key, item in question.params.items() if key not in _NEW_EACH_TIME}
+        for question in questions
     ]
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:8]
+    return hashlib.sha256(json.dumps(params, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def failure(words: str) -> JsonObject:
@@ -248,7 +251,7 @@ def _refusal_of(error: JsonObject) -> McpRefusal:
     the host itself; otherwise the whole error goes into the data."""
     code, message = error.get("code"), str(error.get("message", ""))
     data = error.get("data")
-    for kept in (INVALID_PARAMS, MISSING_REQUIRED_CLIENT_CAPABILITY):
-        if code == kept:
-            return McpRefusal(kept, message, data if isinstance(data, dict) else None)
+    for kept_code in (INVALID_PARAMS, MISSING_REQUIRED_CLIENT_CAPABILITY):
+        if code == kept_code:
+            return McpRefusal(kept_code, message, data if isinstance(data, dict) else None)
     return McpRefusal(INTERNAL_ERROR, message, error)

@@ -93,7 +93,7 @@ class Tools:
     @cached_property
     def by_name(self) -> Mapping[str, PublishedTool]:
         """The tools by the names that hosts see."""
-        return {one.name: one for one in self.published}
+        return {tool.name: tool for tool in self.published}
 
     def names_of(self, name: str) -> OfferedNames:
         """The names, to which rights apply, of the tool that hosts see under this name."""
@@ -102,29 +102,29 @@ class Tools:
 
 
 def published_tools(
-    found: Sequence[AgentTool], overrides: Mapping[str, ToolOverride], unknown: Collection[str] = ()
+    tools: Sequence[AgentTool], overrides: Mapping[str, ToolOverride], unknown: Collection[str] = ()
 ) -> Tools:
-    """The tools as hosts see them. `found` are all tools, under their default names. `unknown` are the keys of agents
+    """The tools as hosts see them. `tools` are all tools, under their default names. `unknown` are the keys of agents
     and catalogs that were never read: their skills may still force an agent prefix on a name."""
     unclear = tuple(slug(key) for key in unknown)
-    things = ((slug(tool.source_key), tool.qualified, _own_names(tool)) for tool in found)
+    things = ((slug(tool.source_key), tool.qualified, _own_names(tool)) for tool in tools)
     of_one = qualified_names_of_one(things, unclear)
-    overridden = {tool.name: _override_of(tool, overrides, of_one) for tool in found}
-    served = [tool for tool in found if not overridden[tool.name].hidden]
+    overridden = {tool.name: _override_of(tool, overrides, of_one) for tool in tools}
+    served = [tool for tool in tools if not overridden[tool.name].hidden]
     wanted = {tool.name: overridden[tool.name].name or tool.name for tool in served}
-    given = _given(wanted)
+    names = _assigned_names(wanted)
     return Tools(
         tuple(
             PublishedTool(
-                _shown(tool, given[tool.name], overridden[tool.name]),
+                _with_override(tool, names[tool.name], overridden[tool.name]),
                 tool.name,
                 overridden[tool.name],
-                _offered_names(tool, given[tool.name], of_one, is_whole=not unknown),
+                _offered_names(tool, names[tool.name], of_one, is_whole=not unknown),
             )
             for tool in served
         ),
-        tuple(tool for tool in found if overridden[tool.name].hidden),
-        {name: wish for name, wish in wanted.items() if given[name] != wish},
+        tuple(tool for tool in tools if overridden[tool.name].hidden),
+        {name: wish for name, wish in wanted.items() if names[name] != wish},
     )
 
 
@@ -153,7 +153,7 @@ def _offered_names(tool: AgentTool, name: str, of_one: frozenset[str], *, is_who
     return OfferedNames(name, later, tool.qualified if tool.qualified in of_one else "")
 
 
-def _given(wanted: Mapping[str, str]) -> dict[str, str]:
+def _assigned_names(wanted: Mapping[str, str]) -> dict[str, str]:
     """The names to assign, by default names. Of several tools that want the same name, those whose default name differs
     get their default name."""
     names = {own: wish if may_be_tool_name(wish) else own for own, wish in wanted.items()}
@@ -171,7 +171,7 @@ def may_be_tool_name(name: str) -> bool:
     return hosts_accept(name) and name not in RESERVED
 
 
-def _shown(tool: AgentTool, name: str, override: ToolOverride) -> AgentTool:
+def _with_override(tool: AgentTool, name: str, override: ToolOverride) -> AgentTool:
     words = {"name": name, "title": override.title, "description": override.description}
     changes: JsonObject = {key: word for key, word in words.items() if word is not None}
     if override.arguments:
@@ -189,13 +189,13 @@ def tool_remarks(
     """The remarks on the configuration. `are_known` says that each card was read, so that a missing skill is a
     fault."""
     missing = _rules_for_nothing(tools, overrides) if are_known else ()
-    found = (line for tool in tools.published for line in _on_arguments(tool, overrides))
-    return (*missing, *_on_names(tools), *found)
+    remarks = (line for tool in tools.published for line in _on_arguments(tool, overrides))
+    return (*missing, *_on_names(tools), *remarks)
 
 
 def _rules_for_nothing(tools: Tools, overrides: Mapping[str, ToolOverride]) -> Iterator[Remark]:
-    found = (*(one.tool for one in tools.published), *tools.hidden)
-    there = (_rule_names(tool) for tool in found)
+    agent_tools = (*(published.tool for published in tools.published), *tools.hidden)
+    there = (_rule_names(tool) for tool in agent_tools)
     for pattern, words in unmatched_patterns(overrides, there).items():
         yield Remark(("tools", pattern), words, is_of_nothing=True)
 
@@ -211,26 +211,26 @@ def _on_names(tools: Tools) -> Iterator[Remark]:
         yield Remark(("tools", own, "name"), f"{why}, so it stays {own!r}")
 
 
-def _on_arguments(one: PublishedTool, overrides: Mapping[str, ToolOverride]) -> Iterator[Remark]:
+def _on_arguments(tool: PublishedTool, overrides: Mapping[str, ToolOverride]) -> Iterator[Remark]:
     """Remarks on the rules for the arguments of one tool. No caller could correct these faults."""
-    rules, schema = one.override.arguments, one.tool.input_schema
+    rules, schema = tool.override.arguments, tool.tool.input_schema
     if not rules:
         return
-    for name in sorted(_named_exactly(one, overrides) - declared_arguments(schema)):
-        yield Remark(("tools", one.default_name, "arguments", name), "the tool has no such argument")
+    for name in sorted(_named_exactly(tool, overrides) - declared_arguments(schema)):
+        yield Remark(("tools", tool.default_name, "arguments", name), "the tool has no such argument")
     # Always a schema: a tool without a usable one is not listed.
     for problem in quick_problems_of(
-        tools_from([{"name": one.name, "inputSchema": schema}])[0][0],
+        tools_from([{"name": tool.name, "inputSchema": schema}])[0][0],
         with_default_arguments({}, schema, rules),
     ):
-        where = ("tools", one.default_name, "arguments", problem.name)
+        where = ("tools", tool.default_name, "arguments", problem.name)
         if problem.name in rules and rules[problem.name].default is not ABSENT:
             yield Remark((*where, "default"), problem.message)
         elif is_hidden(problem.name, rules):
             yield Remark(where, NEVER_GIVEN)
 
 
-def _named_exactly(one: PublishedTool, overrides: Mapping[str, ToolOverride]) -> frozenset[str]:
+def _named_exactly(tool: PublishedTool, overrides: Mapping[str, ToolOverride]) -> frozenset[str]:
     """The arguments in rules for exactly this tool. Arguments in a glob's rules may be meant for other tools."""
-    own = [overrides[name] for name in _rule_names(one.tool).every if name in overrides]
+    own = [overrides[name] for name in _rule_names(tool.tool).every if name in overrides]
     return frozenset(name for override in own for name in override.arguments)

@@ -82,7 +82,7 @@ class TaskWebhooks:
             return
         while len(self._kept) >= self._settings().push_tasks:
             self._drop(next(iter(self._kept)))
-        kept = self._kept[webhook.key] = _WebhookHere(agent, client, webhook)
+        created = self._kept[webhook.key] = _WebhookHere(agent, client, webhook)
         config = TaskPushNotificationConfig(
             id=f"{_ID_BEGINS}{webhook.key}",
             task_id=task.task_id,
@@ -90,7 +90,7 @@ class TaskWebhooks:
             token=token,
             authentication=AuthenticationInfo(scheme="Bearer", credentials=token),
         )
-        self._group.start_soon(self._keep, kept, config)
+        self._group.start_soon(self._keep, created, config)
 
     @contextmanager
     def waiting(self, task: FarTask, principal: str) -> Iterator[Pause]:
@@ -105,50 +105,50 @@ class TaskWebhooks:
 
     def keep_only(self, agents: Collection[RemoteAgent]) -> None:
         """Delete the webhooks at all agents except these. From now on, notifications of other agents are refused."""
-        for key in [key for key, kept in self._kept.items() if kept.agent not in agents]:
+        for key in [key for key, created in self._kept.items() if created.agent not in agents]:
             self._drop(key)
 
     def _drop(self, key: str) -> None:
-        if (kept := self._kept.pop(key, None)) is not None:
-            kept.scope.cancel()
+        if (created := self._kept.pop(key, None)) is not None:
+            created.scope.cancel()
 
-    async def _keep(self, kept: _WebhookHere, config: TaskPushNotificationConfig) -> None:
-        webhook = kept.webhook
-        with border(logger, str(kept.agent.key)), self._hints.waiting(webhook, self._settings()) as waiter:
+    async def _keep(self, created: _WebhookHere, config: TaskPushNotificationConfig) -> None:
+        webhook = created.webhook
+        with border(logger, str(created.agent.key)), self._hints.waiting(webhook, self._settings()) as waiter:
             try:
-                made = await kept.client.create_push_config(config)
+                made = await created.client.create_push_config(config)
             except PeerError as exc:
-                self._refuses(kept.agent, exc)
+                self._refuses(created.agent, exc)
             else:
                 longest = anyio.move_on_after(LIFETIME_SECONDS[HandlePurpose.WEBHOOK])
-                with kept.scope, longest, self._hints.in_place(webhook):
-                    await self._until_ended(kept, waiter)
-                await self._delete(kept, made.id or config.id or "")
-        if self._kept.get(webhook.key) is kept:
+                with created.scope, longest, self._hints.in_place(webhook):
+                    await self._until_ended(created, waiter)
+                await self._delete(created, made.id or config.id or "")
+        if self._kept.get(webhook.key) is created:
             del self._kept[webhook.key]
 
-    async def _until_ended(self, kept: _WebhookHere, waiter: HintWaiter) -> None:
+    async def _until_ended(self, created: _WebhookHere, waiter: HintWaiter) -> None:
         """Wait until the task has ended. At a hint, the task is read here, unless somebody else waits for it and reads
         it."""
         while True:
             await waiter.hint()
-            if self._hints.count(kept.webhook) > 1:
+            if self._hints.count(created.webhook) > 1:
                 continue
             try:
-                task = await kept.client.get(kept.webhook.task_id)
+                task = await created.client.get(created.webhook.task_id)
             except PeerError as exc:
-                logger.debug("%s: a task that it notified of cannot be read: %s", kept.agent.key, exc)
+                logger.debug("%s: a task that it notified of cannot be read: %s", created.agent.key, exc)
                 if not is_transient(exc):
                     return
             else:
                 if task.status.state in ENDED:
                     return
 
-    async def _delete(self, kept: _WebhookHere, config_id: str) -> None:
+    async def _delete(self, created: _WebhookHere, config_id: str) -> None:
         try:
-            await kept.client.delete_push_config(kept.webhook.task_id, config_id)
+            await created.client.delete_push_config(created.webhook.task_id, config_id)
         except PeerError as exc:
-            logger.debug("%s keeps a webhook: %s", kept.agent.key, exc)
+            logger.debug("%s keeps a webhook: %s", created.agent.key, exc)
 
     def _refuses(self, agent: RemoteAgent, exc: PeerError) -> None:
         if agent.mark not in self._refused:

@@ -118,7 +118,7 @@ class Bridge:
             DeskAddress(place.public_url or own_url, place.web, place.proxies, lambda: keys_of(place)),
             self._admission,
             login_lead,
-            self._tell,
+            self._note,
             lambda error: self.telemetry.tell_of_sign_in("login", error=error),
         )
         self.app = Router(
@@ -225,7 +225,7 @@ class Bridge:
                 raise
             self._signing.signer = signer
             self._take_over(plan, fresh)
-            self._group.start_soon(self._admission.issuers.look)
+            self._group.start_soon(self._admission.issuers.fetch_new_keys)
             for key in filter(plan.fails_closed, first.missing):
                 self._group.start_soon(self._require_later, first, key, fresh.upstreams[key])
             for name, left_out in plan.left_out.items():
@@ -353,7 +353,7 @@ class Bridge:
             if self._parts.upstreams.get(key) is upstream:
                 raise
 
-    def _tell(self, notice: Notice) -> None:
+    def _note(self, notice: Notice) -> None:
         self.telemetry.tell(notice)
 
     def _states(self) -> Iterator[SourceState]:

@@ -89,7 +89,7 @@ class Issuers:
             self._sources[key] = KeySource(issuer.name, issuer.place, self._http, self._limits)
         return self._sources[key]
 
-    async def look(self) -> None:
+    async def fetch_new_keys(self) -> None:
         """Fetch the keys of the issuers that were not asked yet, until they are known: cards say what metadata says."""
         fresh = [source for source in self._sources.values() if source not in self._looked]
         self._looked = {*self._sources.values()}

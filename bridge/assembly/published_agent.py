@@ -68,7 +68,7 @@ class PublishedAgent:
     def refresh(self) -> None:
         """Take over the present tools of the agent's servers."""
         self.agent.refresh()
-        self._tell()
+        self._announce_card_change()
 
     def update(self, plan: PublishedPlan, sources: Sequence[SkillSource]) -> None:
         """Take over another plan and other servers. Calls in flight keep the servers that they began with."""
@@ -76,9 +76,9 @@ class PublishedAgent:
             sources, agent_options_of(self.name, plan, push=self.push is not None), plan.overrides
         )
         self.engine.limits = replace(self.engine.limits, run=plan.profile.run)
-        self._tell()
+        self._announce_card_change()
 
-    def _tell(self) -> None:
+    def _announce_card_change(self) -> None:
         for card in self._own_cards.values():
             card.note_change()
 

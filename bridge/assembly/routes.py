@@ -151,10 +151,10 @@ class Router:
         except RefusedError as exc:
             await _json_answer(exc.status, {"error": {"message": str(exc)}})(scope, receive, send)
             return
-        found, inner = self._found(inner)
-        await found(inner, receive, send)
+        app, inner = self._app_for(inner)
+        await app(inner, receive, send)
 
-    def _found(self, scope: Scope) -> tuple[ASGIApp, Scope]:
+    def _app_for(self, scope: Scope) -> tuple[ASGIApp, Scope]:
         path: str = scope["path"].removeprefix(scope.get("root_path", ""))
         routes = self.routes
         if path in (HEALTH_PATH, READY_PATH) or path.startswith(f"{READY_PATH}/"):

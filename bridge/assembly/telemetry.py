@@ -104,11 +104,11 @@ class Telemetry:
         heard: tuple[HopListener | None, ...] = (self._spans, self._metrics, self._log, recorder)
         noticing = [one.noticed for one in (self._metrics, recorder) if one is not None]
 
-        def tell(notice: Notice) -> None:
+        def notify_all(notice: Notice) -> None:
             for noticed in noticing:
                 noticed(notice)
 
-        self.tell: Tell = tell if noticing else unheard
+        self.tell: Tell = notify_all if noticing else unheard
         """Takes notices."""
         self.hops = Hops(
             tuple(one for one in heard if one is not None), None if audit is None else audit.gate

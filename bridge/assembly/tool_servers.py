@@ -77,7 +77,7 @@ class FirstConnections:
         await upstream.ready()
         self._is_up(key, upstream)
 
-    async def look(self, key: str, upstream: Upstream) -> None:
+    async def observe(self, key: str, upstream: Upstream) -> None:
         """Note whether a server came up or failed; raise nothing."""
         try:
             with anyio.CancelScope() as scope:
@@ -162,7 +162,7 @@ class ToolServers:
                     if plan.fails_closed(key):
                         requiring.start_soon(first.require, key, server)
                     else:
-                        group.start_soon(first.look, key, server)
+                        group.start_soon(first.observe, key, server)
             await first.seen.wait()
         if waiting.cancelled_caught:
             logger.info("served before its tool servers are up: the start has waited %g s", patience_seconds)
@@ -186,7 +186,7 @@ class ToolServers:
         login_config = target.caller_login if isinstance(target, HttpTarget) else None
 
         def has_changed() -> None:
-            keeper.look(upstream)
+            keeper.store_if_changed(upstream)
             self._on_change()
 
         upstream = Upstream(
@@ -201,7 +201,7 @@ class ToolServers:
             logins=None if login_config is None else self._logins_at(login_config),
             on_change=has_changed,
             hops=self._hops,
-            kept=None if kept is None else kept_listing(kept, plan.settings.schema_values),
+            known_listing=None if kept is None else kept_listing(kept, plan.settings.schema_values),
         )
         return upstream
 

@@ -107,7 +107,7 @@ def for_legacy(tool: JsonObject) -> JsonObject:
         return tool
     target = resolved(schema, schema)
     if target.get("type") == "object" or (
-        "type" not in target and any(one in target for one in _ONLY_OBJECTS)
+        "type" not in target and any(keyword in target for keyword in _ONLY_OBJECTS)
     ):
         return {**tool, "outputSchema": {**schema, "type": "object"}}
     return {key: value for key, value in tool.items() if key != "outputSchema"}
@@ -124,10 +124,10 @@ def _readable_root(schema: JsonObject) -> JsonObject:
     """A schema whose `$schema`, `properties` and `required` have the types that hosts require."""
     changed: JsonObject = {}
     properties, required = schema.get("properties", {}), schema.get("required", [])
-    if isinstance(properties, dict) and not all(isinstance(one, dict) for one in properties.values()):
-        changed["properties"] = {name: _as_object(one) for name, one in properties.items()}
-    if isinstance(required, list) and not all(isinstance(one, str) for one in required):
-        changed["required"] = [one for one in required if isinstance(one, str)]
+    if isinstance(properties, dict) and not all(isinstance(schema, dict) for schema in properties.values()):
+        changed["properties"] = {name: _as_object(schema) for name, schema in properties.items()}
+    if isinstance(required, list) and not all(isinstance(name, str) for name in required):
+        changed["required"] = [name for name in required if isinstance(name, str)]
     wrong = {"properties"} if not isinstance(properties, dict) else set()
     wrong |= {"required"} if not isinstance(required, list) else set()
     wrong |= {"$schema"} if not isinstance(schema.get("$schema", ""), str) else set()
@@ -147,8 +147,8 @@ def _readable(schema: JsonObject) -> tuple[JsonObject, str | None]:
     """A valid schema without the keywords that break the compilers of hosts, and why the first keyword was dropped."""
     left = _without_ids(schema)
     dropped: list[str] = []
-    for one in subschemas(left):
-        dropped += _drop_unreadable(one)
+    for subschema in subschemas(left):
+        dropped += _drop_unreadable(subschema)
     if dialect := unknown_dialect(left):
         del left["$schema"]  # the bridge reads it as 2020-12, too
         dropped.append(f"hosts do not know the dialect {echoed(dialect)}")
@@ -160,8 +160,8 @@ def _readable(schema: JsonObject) -> tuple[JsonObject, str | None]:
 def _without_ids(schema: JsonObject) -> JsonObject:
     """A copy of a schema without ids to which nothing refers. Hosts mix up tools whose schemas share an id."""
     left = deepcopy(schema)
-    for one in subschemas(left):
-        one.pop("$id", None)
+    for subschema in subschemas(left):
+        subschema.pop("$id", None)
     try:
         validator_of(left)
     except ValueError:

@@ -94,8 +94,8 @@ def result_as_specified(result: JsonObject) -> JsonObject:
         is_error = wrong.strip().lower() not in _NO_ERROR if isinstance(wrong, str) else bool(wrong)
         result = {**result, "isError": is_error}
     if "toolResult" in result and "content" not in result:
-        given = result["toolResult"]
-        text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+        content = result["toolResult"]
+        text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
         rest = {key: value for key, value in result.items() if key != "toolResult"}
         result = {**rest, "content": [{"type": "text", "text": text}]}
     return result
@@ -125,9 +125,9 @@ class LineSplitter:
         self._parts.append(part)
         self._size += len(part)
         if self._size > self._limit_bytes:
-            kept = b"".join(self._parts)
-            self._head = self._head or kept[:ENDS_KEPT_BYTES]
-            self._parts = [kept[-ENDS_KEPT_BYTES:]]
+            joined = b"".join(self._parts)
+            self._head = self._head or joined[:ENDS_KEPT_BYTES]
+            self._parts = [joined[-ENDS_KEPT_BYTES:]]
 
 
 class UnreadableError(ValueError):
@@ -209,8 +209,8 @@ def _values_in(text: str) -> tuple[list[JsonValue], str]:
 
 def _start(text: str, place: int) -> int:
     """The position where the next JSON value may begin."""
-    found = _BEFORE_JSON.match(text, place)
-    return place if found is None else found.end()
+    match = _BEFORE_JSON.match(text, place)
+    return place if match is None else match.end()
 
 
 def _whole(value: JsonValue) -> JsonValue:
@@ -224,27 +224,27 @@ def _whole(value: JsonValue) -> JsonValue:
     return value
 
 
-def _message_from(said: JsonValue, text: str) -> Read:
-    if not isinstance(said, dict):
+def _message_from(value: JsonValue, text: str) -> Read:
+    if not isinstance(value, dict):
         return UnreadableError("it is no object", text)
-    request_id, method = _id_from(said.get("id")), said.get("method")
-    result, error = said.get("result"), said.get("error")
-    names = _ANSWER_FIELDS if request_id is not None or "error" in said else frozenset[str]()
-    if "jsonrpc" not in said and not said.keys() <= names:
-        asked = method if isinstance(method, str) else ""
-        return UnreadableError("it is not JSON-RPC", text, request_id if asked else None, asked)
-    if error or ("error" in said and error is not None and not isinstance(result, dict)):
+    request_id, method = _id_from(value.get("id")), value.get("method")
+    result, error = value.get("result"), value.get("error")
+    names = _ANSWER_FIELDS if request_id is not None or "error" in value else frozenset[str]()
+    if "jsonrpc" not in value and not value.keys() <= names:
+        method_name = method if isinstance(method, str) else ""
+        return UnreadableError("it is not JSON-RPC", text, request_id if method_name else None, method_name)
+    if error or ("error" in value and error is not None and not isinstance(result, dict)):
         return _message(JSONRPCError(jsonrpc="2.0", id=request_id, error=_error_from(error)))
-    if "result" in said and request_id is not None:
+    if "result" in value and request_id is not None:
         if isinstance(result, dict):
             return _message(JSONRPCResponse(jsonrpc="2.0", id=request_id, result=result))
         return UnreadableError(f"its result is no object: {shortened_json(result)}", text, request_id)
     if not isinstance(method, str):
         return UnreadableError("it is neither a request nor an answer", text, request_id)
-    params = said.get("params")
+    params = value.get("params")
     named: dict[str, Any] = {"params": params} if isinstance(params, dict) else {}
     if request_id is None:
-        if said.get("id") is not None or ("id" in said and not method.startswith(_NOTIFICATIONS)):
+        if value.get("id") is not None or ("id" in value and not method.startswith(_NOTIFICATIONS)):
             return UnreadableError("its id is neither a text nor a whole number", text, None, method)
         return _message(JSONRPCNotification(jsonrpc="2.0", method=method, **named))
     return _message(JSONRPCRequest(jsonrpc="2.0", id=request_id, method=method, **named))

@@ -87,15 +87,15 @@ class _Weigher:
                 case "(":
                     self._above.append((self.weight, self.positions))
                     self.weight, self.positions, self._last = 0, 0, (0, 0)
-                    if found := _GROUP.match(self._text, self._at):
-                        self._at = found.end()
+                    if match := _GROUP.match(self._text, self._at):
+                        self._at = match.end()
                 case ")" if self._above:
                     self._last = self.weight + 2, self.positions
                     weight, positions = self._above.pop()
                     self.weight, self.positions = weight + self._last[0], positions + self._last[1]
-                case "{" if found := _REPEATED.match(self._text, self._at - 1):
-                    self._at = found.end()
-                    self._repeat(_number(found[3]) or _number(found[1]) or 1)
+                case "{" if match := _REPEATED.match(self._text, self._at - 1):
+                    self._at = match.end()
+                    self._repeat(_number(match[3]) or _number(match[1]) or 1)
                 case "*" | "+" | "?":
                     self._add(1, 0, keeps=True)
                 case "[":

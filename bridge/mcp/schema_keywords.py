@@ -170,12 +170,12 @@ def key_of(value: JsonValue, steps: Steps | None) -> object:
         case int() | float():
             return hex(int(value))
         case list():
-            return ("a", *(key_of(one, steps) for one in value))
+            return ("a", *(key_of(item, steps) for item in value))
         case _:
-            return frozenset((name, key_of(one, steps)) for name, one in value.items())
+            return frozenset((name, key_of(item, steps)) for name, item in value.items())
 
 
-def shown(value: JsonValue) -> str:
+def abbreviated(value: JsonValue) -> str:
     """A value for a message: the whole value if it is short, else its beginning or its size."""
     if value is None or isinstance(value, bool | int | float) or _is_short(value):
         return repr(value)
@@ -191,12 +191,12 @@ def _is_short(value: JsonValue) -> bool:
     inside: list[JsonValue] = [value]
     seen = 0
     while inside:
-        one = inside.pop()
+        item = inside.pop()
         seen += 1
-        if seen > _SHOWN_VALUES or (isinstance(one, str | dict | list) and len(one) > _SHOWN_CHARACTERS):
+        if seen > _SHOWN_VALUES or (isinstance(item, str | dict | list) and len(item) > _SHOWN_CHARACTERS):
             return False
-        if isinstance(one, dict | list):
-            inside += one.values() if isinstance(one, dict) else one
+        if isinstance(item, dict | list):
+            inside += item.values() if isinstance(item, dict) else item
     return True
 
 
@@ -207,7 +207,7 @@ def _steps_of(validator: Any) -> Steps | None:
 def _type(validator: Any, wanted: JsonValue, instance: JsonValue, _: JsonObject) -> Iterator[ValidationError]:
     kinds = wanted if isinstance(wanted, list) else [wanted]
     if not any(validator.is_type(instance, kind) for kind in kinds):
-        yield ValidationError(f"{shown(instance)} is not of type {', '.join(map(repr, kinds))}")
+        yield ValidationError(f"{abbreviated(instance)} is not of type {', '.join(map(repr, kinds))}")
 
 
 def _enum(validator: Any, listed: JsonValue, instance: JsonValue, _: JsonObject) -> Iterator[ValidationError]:
@@ -220,7 +220,7 @@ def _enum(validator: Any, listed: JsonValue, instance: JsonValue, _: JsonObject)
         choices = steps.choices(listed, Choices)
         is_among = choices is not None and choices.count(instance, steps) > 0
     if not is_among:
-        yield ValidationError(f"{shown(instance)} is not one of {shown(listed)}")
+        yield ValidationError(f"{abbreviated(instance)} is not one of {abbreviated(listed)}")
 
 
 def _const(
@@ -231,7 +231,7 @@ def _const(
     if is_container is not isinstance(wanted, dict | list) or key_of(instance, steps) != key_of(
         wanted, steps
     ):
-        yield ValidationError(f"{shown(wanted)} was expected")
+        yield ValidationError(f"{abbreviated(wanted)} was expected")
 
 
 def _constants(listed: list[JsonValue], steps: Steps) -> Choices | None:
@@ -247,9 +247,9 @@ def _constants(listed: list[JsonValue], steps: Steps) -> Choices | None:
             ):
                 values.append(value)
             case {"enum": list() as several, **rest} if not rest or (
-                rest == {"type": "string"} and all(isinstance(one, str) for one in several)
+                rest == {"type": "string"} and all(isinstance(constant, str) for constant in several)
             ):
-                values += {key_of(one, steps): one for one in several}.values()
+                values += {key_of(constant, steps): constant for constant in several}.values()
             case _:
                 return None
     return Choices(values, steps)
@@ -259,7 +259,7 @@ def _any_of(
     validator: Any, listed: JsonValue, instance: JsonValue, _: JsonObject
 ) -> Iterator[ValidationError]:
     if isinstance(listed, list) and not _fitting(validator, listed, instance, most=1):
-        yield ValidationError(f"{shown(instance)} is not valid under any of the given schemas")
+        yield ValidationError(f"{abbreviated(instance)} is not valid under any of the given schemas")
 
 
 def _one_of(
@@ -269,9 +269,9 @@ def _one_of(
         return
     fitting = _fitting(validator, listed, instance, most=2)
     if not fitting:
-        yield ValidationError(f"{shown(instance)} is not valid under any of the given schemas")
+        yield ValidationError(f"{abbreviated(instance)} is not valid under any of the given schemas")
     elif fitting > 1:
-        yield ValidationError(f"{shown(instance)} is valid under more than one of the given schemas")
+        yield ValidationError(f"{abbreviated(instance)} is valid under more than one of the given schemas")
 
 
 def _fitting(validator: Any, listed: list[JsonValue], instance: JsonValue, most: int) -> int:
@@ -280,13 +280,13 @@ def _fitting(validator: Any, listed: list[JsonValue], instance: JsonValue, most:
         constants = steps.choices(listed, _constants)
         if constants is not None:
             return constants.count(instance, steps)
-    fitting = (one for one in listed if validator.evolve(schema=one).is_valid(instance))
+    fitting = (schema for schema in listed if validator.evolve(schema=schema).is_valid(instance))
     return len([*islice(fitting, most)])
 
 
 def _not(validator: Any, refused: JsonValue, instance: JsonValue, _: JsonObject) -> Iterator[ValidationError]:
     if validator.evolve(schema=refused).is_valid(instance):
-        yield ValidationError(f"{shown(instance)} should not be valid under {shown(refused)}")
+        yield ValidationError(f"{abbreviated(instance)} should not be valid under {abbreviated(refused)}")
 
 
 def _sized(kind: type, is_wrong: Callable[[float, float], bool], at: int, at_that: str, words: str) -> Any:
@@ -296,7 +296,7 @@ def _sized(kind: type, is_wrong: Callable[[float, float], bool], at: int, at_tha
         if not isinstance(instance, kind) or not isinstance(bound, int | float):
             return
         if is_wrong(len(instance), bound):  # type: ignore[arg-type]  # a str, list or dict
-            yield ValidationError(f"{shown(instance)} {at_that if bound == at else words}")
+            yield ValidationError(f"{abbreviated(instance)} {at_that if bound == at else words}")
 
     return check
 
@@ -305,7 +305,7 @@ def _pattern(
     validator: Any, pattern: JsonValue, instance: JsonValue, _: JsonObject
 ) -> Iterator[ValidationError]:
     if isinstance(instance, str) and not _is_found(validator, pattern, instance, unknown=True):
-        yield ValidationError(f"{shown(instance)} does not match {pattern!r}")
+        yield ValidationError(f"{abbreviated(instance)} does not match {pattern!r}")
 
 
 def _is_found(validator: Any, pattern: JsonValue, text: str, *, unknown: bool) -> bool:
@@ -322,8 +322,8 @@ def matches(pattern: JsonValue, text: str, *, unknown: bool, in_worker: bool = F
     Raises:
         PatternTooSlowError: see `Patterns`.
     """
-    found = PATTERNS.found_in(pattern, text, in_worker=in_worker) if isinstance(pattern, str) else None
-    return unknown if found is None else found
+    is_match = PATTERNS.found_in(pattern, text, in_worker=in_worker) if isinstance(pattern, str) else None
+    return unknown if is_match is None else is_match
 
 
 def _pattern_properties(
@@ -350,7 +350,7 @@ def _additional_properties(
         for name in extras:
             yield from validator.descend(instance[name], wanted, path=name)
     elif wanted is False and extras:
-        named = ", ".join(map(shown, islice(extras, _SHOWN_VALUES)))
+        named = ", ".join(map(abbreviated, islice(extras, _SHOWN_VALUES)))
         yield ValidationError(
             f"Additional properties are not allowed ({named})", cause=UnexpectedNamesError(tuple(extras))
         )

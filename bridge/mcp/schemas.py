@@ -230,10 +230,10 @@ def subschemas(schema: JsonObject) -> Iterator[JsonObject]:
     dialect = _dialect(validator_for(schema, default=Draft202012Validator))
     waiting: list[Resource[JsonValue]] = [dialect.create_resource(schema)]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one.contents, dict):
-            yield one.contents
-            waiting += one.subresources()
+        resource = waiting.pop()
+        if isinstance(resource.contents, dict):
+            yield resource.contents
+            waiting += resource.subresources()
 
 
 def _drop(path: list[str | int], schema: JsonObject) -> None:
@@ -283,14 +283,14 @@ def _at(reference: str, root: JsonObject) -> JsonValue:
     document, _, pointer = reference.partition("#")
     if document or (pointer and not pointer.startswith("/")):
         return None
-    found: JsonValue = root
+    value: JsonValue = root
     for step in pointer.split("/")[1:]:
         key = unquote(step).replace("~1", "/").replace("~0", "~")
-        if isinstance(found, list) and key.isdecimal() and len(key) < 9 and int(key) < len(found):
-            found = found[int(key)]
+        if isinstance(value, list) and key.isdecimal() and len(key) < 9 and int(key) < len(value):
+            value = value[int(key)]
         else:
-            found = found.get(key) if isinstance(found, dict) else None
-    return found
+            value = value.get(key) if isinstance(value, dict) else None
+    return value
 
 
 class UncheckableError(Exception):
@@ -335,7 +335,7 @@ class _Check:
     def digest(self) -> bytes:
         """A digest that identifies the check. (Writing JSON instead would take ten times as long.)"""
         formats = id(self.validator.format_checker)  # type: ignore[attr-defined]  # the protocol lags behind
-        said = (
+        parts = (
             type(self.validator).__name__,
             formats,
             self.validator.schema,
@@ -344,7 +344,7 @@ class _Check:
             self.steps,
         )
         return hashlib.blake2b(
-            marshal.dumps(said, _WITHOUT_REFERENCES),  # type: ignore[arg-type]  # JSON all through
+            marshal.dumps(parts, _WITHOUT_REFERENCES),  # type: ignore[arg-type]  # JSON all through
             digest_size=16,
         ).digest()
 
@@ -454,14 +454,14 @@ def _require_own_references(
         if not isinstance(reference, str):
             continue
         try:
-            found = resolver.lookup(reference)
+            resolved = resolver.lookup(reference)
         except (Unresolvable, TypeError) as exc:  # TypeError: a step into a number
             words = f"its schema refers to {echoed(reference)}, which it does not hold; nothing is fetched"
             raise ForeignReferenceError(words, holder, key) from exc
-        if not isinstance(found.contents, dict | bool):
+        if not isinstance(resolved.contents, dict | bool):
             words = f"its schema refers to {echoed(reference)}, which is no schema"
             raise ForeignReferenceError(words, holder, key)
-        _require_own_references(dialect.create_resource(found.contents), found.resolver, dialect, seen)
+        _require_own_references(dialect.create_resource(resolved.contents), resolved.resolver, dialect, seen)
     for inner in schema.subresources():
         if not isinstance(inner.contents, dict):
             continue  # a boolean has no references, and the library's older dialects do not expect it

@@ -37,7 +37,7 @@ def _is_list(value: JsonValue) -> bool:
 
 
 def _are_texts(value: JsonValue) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def _is_theme(value: JsonValue) -> bool:
@@ -87,26 +87,28 @@ def _typed(
     if not wrong:
         return value
     faults += [
-        f"its {where}{key} is left out: {_said(value[key])} is not {fields[key][1]}"
+        f"its {where}{key} is left out: {_quoted(value[key])} is not {fields[key][1]}"
         for key in wrong
         if value[key] is not None
     ]
     return {key: inner for key, inner in value.items() if key not in wrong}
 
 
-def _said(value: JsonValue) -> str:
+def _quoted(value: JsonValue) -> str:
     return echoed(json.dumps(value, ensure_ascii=False))
 
 
 def _icons(icons: list[JsonValue], faults: list[str]) -> list[JsonValue]:
-    kept: list[JsonValue] = []
+    typed_icons: list[JsonValue] = []
     for number, icon in enumerate(icons):
         if isinstance(icon, dict) and isinstance(icon.get("src"), str):
-            kept.append(_typed(icon, _ICON, f"icons[{number}].", faults))
+            typed_icons.append(_typed(icon, _ICON, f"icons[{number}].", faults))
         else:
             faults.append(f"its icons[{number}] is left out: it is no object with a src")
-    is_same = len(kept) == len(icons) and all(new is old for new, old in zip(kept, icons, strict=True))
-    return icons if is_same else kept
+    is_same = len(typed_icons) == len(icons) and all(
+        new is old for new, old in zip(typed_icons, icons, strict=True)
+    )
+    return icons if is_same else typed_icons
 
 
 def _with(listed: JsonObject, key: str, value: JsonValue) -> JsonObject:

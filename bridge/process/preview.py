@@ -86,7 +86,7 @@ class _Settled:
         self.all = anyio.Event()
         self._left = set(keys)
         self._other = other
-        self._look()
+        self._finish_if_all_known()
 
     def connecting(self, key: str, target: object) -> None:
         if self._other:
@@ -96,15 +96,15 @@ class _Settled:
         if self._other:
             self._other.connected(key, upstream)
         self._left.discard(key)
-        self._look()
+        self._finish_if_all_known()
 
     def failed(self, key: str, why: str) -> None:
         if self._other:
             self._other.failed(key, why)
         self._left.discard(key)
-        self._look()
+        self._finish_if_all_known()
 
-    def _look(self) -> None:
+    def _finish_if_all_known(self) -> None:
         if not self._left:
             self.all.set()
 

@@ -47,7 +47,7 @@ class Shutdown:
         """The exit code of the process."""
         return 130 if self.signal == signal.SIGINT else 0
 
-    def hear(self, number: int) -> None:
+    def handle_signal(self, number: int) -> None:
         """Handle a signal."""
         logger.info("received %s", signal.Signals(number).name)
         if self.on_hangup is not None and self.serving and number == getattr(signal, "SIGHUP", None):
@@ -72,7 +72,7 @@ async def watch_signals(stopping: Shutdown, *, task_status: anyio.abc.TaskStatus
         task_status.started()
         while True:
             for number in await loop.sock_recv(numbers, _AT_ONCE):
-                stopping.hear(number)
+                stopping.handle_signal(number)
 
 
 @contextmanager

@@ -44,10 +44,10 @@ def in_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     unique = list(dict.fromkeys(diagnostics))
     files = list(dict.fromkeys(diagnostic.file for diagnostic in unique))
 
-    def place(diagnostic: Diagnostic) -> tuple[int, int, int]:
+    def sort_key(diagnostic: Diagnostic) -> tuple[int, int, int]:
         return files.index(diagnostic.file), diagnostic.line, diagnostic.column
 
-    return tuple(sorted(unique, key=place))
+    return tuple(sorted(unique, key=sort_key))
 
 
 def render(diagnostics: Sequence[Diagnostic]) -> str:

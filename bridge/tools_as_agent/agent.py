@@ -165,12 +165,12 @@ class ToolsAgent:
     @property
     def extensions(self) -> frozenset[str]:
         """The URIs of the extensions that a client may activate."""
-        return frozenset({URI, *(one.uri for one in self._chosen.extensions)})
+        return frozenset({URI, *(extension.uri for extension in self._chosen.extensions)})
 
     @property
     def required_extensions(self) -> frozenset[str]:
         """The URIs of the extensions that every client must activate."""
-        return frozenset(one.uri for one in self._chosen.extensions if one.required)
+        return frozenset(extension.uri for extension in self._chosen.extensions if extension.required)
 
     @property
     def skills(self) -> tuple[AgentSkill, ...]:
@@ -242,8 +242,8 @@ class ToolsAgent:
         Raises:
             A2AError: see `decide`; OVERLOADED when the queue of the server is full.
         """
-        if kept := resume_state_from(turn.kept):
-            trace.go_on(kept.trace)
+        if resume_state := resume_state_from(turn.kept):
+            trace.go_on(resume_state.trace)
         if turn.principal.scopes:
             self._require_scope(turn)
         decision = self._decided(turn)
@@ -252,8 +252,8 @@ class ToolsAgent:
             case RunTool() | Follow():
                 return self._run(decision, turn.principal.name)
             case RequireInput():
-                asked = resume_state_from(decision.kept) if trace.hop.get() is not None else None
-                _label_hop("" if asked is None else asked.skill_id, None)
+                question = resume_state_from(decision.kept) if trace.hop.get() is not None else None
+                _label_hop("" if question is None else question.skill_id, None)
                 return InputRequest(decision)
             case End():
                 return Conclusion(decision)
@@ -273,10 +273,10 @@ class ToolsAgent:
             case End():
                 return self.work_kept(turn.kept)
 
-    def work_kept(self, kept: bytes) -> WorkName:
+    def work_kept(self, work: bytes) -> WorkName:
         """The skill and server of the work that kept these bytes with its task."""
         try:
-            known = resume_state_from(kept)
+            known = resume_state_from(work)
         except ValueError:  # of another release
             return WorkName()
         if known is None:
@@ -307,12 +307,12 @@ class ToolsAgent:
         Raises:
             A2AError: see `decide`; FORBIDDEN, if only the owner of the task may give this answer.
         """
-        asked = resume_state_from(turn.kept) if turn.acting else None
-        if not turn.acting or isinstance(asked, ServerQuestion | FollowedTask):
+        question = resume_state_from(turn.kept) if turn.acting else None
+        if not turn.acting or isinstance(question, ServerQuestion | FollowedTask):
             return decide(turn, self._skills.usable_by(turn.principal), self._options)
-        if not isinstance(asked, OwnQuestion) or not asked.skill_id:
+        if not isinstance(question, OwnQuestion) or not question.skill_id:
             raise is_for_its_owner("Which skill runs")
-        skill = self._skills.asked(asked.skill_id, asked.source_key, asked.tool_name)
+        skill = self._skills.of_question(question.skill_id, question.source_key, question.tool_name)
         decision = decide(turn, self._skills.only(skill), self._options)
         if isinstance(decision, RequireInput):
             next_asked = resume_state_from(decision.kept)
@@ -327,12 +327,12 @@ class ToolsAgent:
         Raises:
             A2AError: FORBIDDEN.
         """
-        asked = resume_state_from(turn.kept)
+        question = resume_state_from(turn.kept)
         named = skill_named_by(turn, self._skills, self._options)
-        if isinstance(asked, ServerQuestion) or (
-            named is None and isinstance(asked, OwnQuestion | Confirmation)
+        if isinstance(question, ServerQuestion) or (
+            named is None and isinstance(question, OwnQuestion | Confirmation)
         ):
-            named = asked.skill_id or named
+            named = question.skill_id or named
         if named is not None:
             _label_hop(named, None)
             self._skills.require_scope(turn.principal, named)
@@ -347,28 +347,28 @@ class ToolsAgent:
             A2AError: FORBIDDEN; UNAUTHENTICATED, the token has expired. The bridge accepts it a little longer, in case
                 clocks differ, but its issuer does not.
         """
-        asked = resume_state_from(decision.kept) if isinstance(decision, RequireInput) else decision
-        if asked is None or isinstance(asked, End):
+        decided = resume_state_from(decision.kept) if isinstance(decision, RequireInput) else decision
+        if decided is None or isinstance(decided, End):
             return
-        skill = self._skills.by_id.get(asked.skill_id)
+        skill = self._skills.by_id.get(decided.skill_id)
         source = self._sources.get(
             skill.source_key
             if skill
-            else asked.source_key
-            if isinstance(asked, FollowedTask | Follow)
+            else decided.source_key
+            if isinstance(decided, FollowedTask | Follow)
             else ""
         )
         issuer = source.upstream.caller_issuer if source else None
         if issuer is None:
             return
-        token, words = principal.token, f"The skill {asked.skill_id} acts with the rights of its caller"
+        token, words = principal.token, f"The skill {decided.skill_id} acts with the rights of its caller"
         if token is None or token.issuer != issuer:
-            _label_hop(asked.skill_id, None)
+            _label_hop(decided.skill_id, None)
             raise A2AError(
-                FORBIDDEN, f"{words}, and needs a token of {issuer}", metadata={"skill": asked.skill_id}
+                FORBIDDEN, f"{words}, and needs a token of {issuer}", metadata={"skill": decided.skill_id}
             )
         if token.seconds_left() <= 0:
-            _label_hop(asked.skill_id, None)
+            _label_hop(decided.skill_id, None)
             challenge = {"WWW-Authenticate": token_challenge(error="invalid_token")}
             raise A2AError(UNAUTHENTICATED, f"{words}, whose token has expired", headers=challenge)
 
@@ -377,7 +377,7 @@ class ToolsAgent:
         return is_answer(turn, self._skills.usable_by(turn.principal), self._options)
 
     def resume(
-        self, kept: bytes, state: TaskState, owner: str, *, is_adopted: bool = False
+        self, work: bytes, state: TaskState, owner: str, *, is_adopted: bool = False
     ) -> PlannedWork | None:
         """The work that continues a task of an earlier process; None when the task waits for its client.
 
@@ -386,7 +386,7 @@ class ToolsAgent:
         the call is made again when the answer comes; else the task fails now. The same holds for a round whose state
         may live in a server process of another replica. A call that waits for a login of its caller keeps waiting.
         """
-        known = resume_state_from(kept)
+        known = resume_state_from(work)
         trace.begin()
         trace.go_on(known.trace if known else trace.NO_TRACE)
         match known:
@@ -394,12 +394,12 @@ class ToolsAgent:
                 return None
             case FollowedTask() as task:
                 return self._run(Follow(task), owner, even_if_full=True)
-            case ServerQuestion(login=LoginWait()) as asked if state is TaskState.AUTH_REQUIRED:
-                return self._awaited(asked)
+            case ServerQuestion(login=LoginWait()) as question if state is TaskState.AUTH_REQUIRED:
+                return self._awaited(question)
             case ServerQuestion(way=ResumeMode.OPEN, is_repeatable=False) if state in INTERRUPTED:
                 return Conclusion(End(TaskState.FAILED, _CALL_GONE))
-            case ServerQuestion(is_of_process=True) as asked if is_adopted:
-                return _without_its_process(asked)
+            case ServerQuestion(is_of_process=True) as question if is_adopted:
+                return _without_its_process(question)
             case _:
                 return None
 
@@ -433,27 +433,27 @@ class ToolsAgent:
         skill = self._skills.by_id.get(skill_id)
         return OfferedNames(skill_id) if skill is None else skill.names
 
-    def _awaited(self, asked: ServerQuestion) -> PlannedWork | None:
+    def _awaited(self, question: ServerQuestion) -> PlannedWork | None:
         """The work for a call that waits for a login; None if its server no longer wants logins."""
-        source = self._sources.get(asked.source_key)
+        source = self._sources.get(question.source_key)
         if source is None or (gate := self._gate_of(source)) is None:
             return None
 
         def server() -> Upstream | None:
-            now = self._sources.get(asked.source_key)
+            now = self._sources.get(question.source_key)
             return None if now is None else now.upstream
 
-        return AwaitedCall(asked, gate, server, self._after_login)
+        return AwaitedCall(question, gate, server, self._after_login)
 
-    def _after_login(self, asked: ServerQuestion, principal: Principal) -> PlannedWork:
+    def _after_login(self, question: ServerQuestion, principal: Principal) -> PlannedWork:
         """The work for a call whose caller has logged in, or has sent a message instead."""
-        key = asked.source_key, asked.tool_name
+        key = question.source_key, question.tool_name
         if key not in self._skills.by_key:
             self.refresh()  # its server may have come up without this agent being told
         skill = self._skills.usable_by(principal).by_key.get(key)
         if skill is None:
-            return Conclusion(no_longer_there(asked.skill_id))
-        return self._run(RunTool(skill, asked.arguments), principal.name, even_if_full=True)
+            return Conclusion(no_longer_there(question.skill_id))
+        return self._run(RunTool(skill, question.arguments), principal.name, even_if_full=True)
 
     def _acts_for_caller(self, task: FollowedTask) -> bool:
         source = self._source_of(Follow(task))
@@ -494,12 +494,12 @@ def _label_hop(skill_id: str, source: SkillSource | None) -> None:
         hop.skill, hop.peer = skill_id, "" if source is None else source.key
 
 
-def _without_its_process(asked: ServerQuestion) -> PlannedWork:
+def _without_its_process(question: ServerQuestion) -> PlannedWork:
     """Continue a round whose server process is gone: ask the same question, and use the answer in a call that is made
     again from its start. If the tool may not be repeated, end the task."""
-    if not asked.is_repeatable:
+    if not question.is_repeatable:
         return Conclusion(End(TaskState.FAILED, _PROCESS_GONE))
-    anew = replace(asked, way=ResumeMode.OPEN, request_state=None, is_of_process=False)
+    anew = replace(question, way=ResumeMode.OPEN, request_state=None, is_of_process=False)
     return InputRequest(ask_server_questions(anew, open_questions(anew)))
 
 
@@ -509,11 +509,11 @@ def _with_routes(options: AgentOptions, skills: Skills) -> AgentOptions:
     properties = {skill.id: skill.override.text_into for skill in skills.skills}
     chosen = {skill_id: name for skill_id, name in properties.items() if name is not None}
     wanted = options.route.default_skill
-    found = None if wanted is None else skills.named(wanted)
+    named_skill = None if wanted is None else skills.named(wanted)
     default = "" if wanted in skills.by_id else wanted
     route = replace(
         options.route,
         text_into={**options.route.text_into, **chosen},
-        default_skill=default if found is None else found.id,
+        default_skill=default if named_skill is None else named_skill.id,
     )
     return options if route == options.route else replace(options, route=route)

@@ -103,7 +103,9 @@ class CallerLoginCheck:
         for _ in range(self._options.run.answer_tries):
             if (since := await self.since(job, after)) is not None:
                 return since
-            if not await self._goes_on(job, decision.skill_id, await self._asked(job, decision, after)):
+            if not await self._goes_on(
+                job, decision.skill_id, await self._ask_for_login(job, decision, after)
+            ):
                 return None
         if (since := await self.since(job, after)) is None:
             await _reject(job, _STILL_NOT.format(self._options.run.answer_tries, self._server))
@@ -122,15 +124,15 @@ class CallerLoginCheck:
             self._upstream.forget_logins(name)
         return since
 
-    async def reopened(self, job: Job, asked: ServerQuestion) -> bool:
+    async def reopened(self, job: Job, question: ServerQuestion) -> bool:
         """Wait for the login that another process asked for; see `passed`.
 
         The task already shows the link, so nothing is sent again. True means that the call may go on. The job then has
         the turn that asked, with the caller's current rights, or the turn of a message that came meanwhile.
         """
-        login, task_id = asked.login, job.events.task_id
+        login, task_id = question.login, job.events.task_id
         awaited = None if login is None else self._logins.awaited(login.proof)
-        call = _call_digest(task_id, asked.source_key, asked.tool_name, asked.arguments)
+        call = _call_digest(task_id, question.source_key, question.tool_name, question.arguments)
         if login is None or awaited is None or (awaited.principal, awaited.call) != (_name(job), call):
             logger.info("task %s waits for a message: what is kept with it proves no call", task_id)
             return False
@@ -143,9 +145,9 @@ class CallerLoginCheck:
             metadata=login.metadata,
             extensions=frozenset(login.extensions),
         )
-        keep = partial(_as_kept, asked)
-        outcome = await self._outcome(job, awaited, asked.questions, keep, is_shown=True)
-        return await self._goes_on(job, asked.skill_id, outcome)
+        keep = partial(_as_kept, question)
+        outcome = await self._outcome(job, awaited, question.questions, keep, is_shown=True)
+        return await self._goes_on(job, question.skill_id, outcome)
 
     async def _goes_on(self, job: Job, skill_id: str, outcome: _Outcome) -> bool:
         """Whether the call may go on after an outcome. If not, the task has ended, or waits for a message."""
@@ -167,7 +169,7 @@ class CallerLoginCheck:
         await job.status(TaskState.WORKING)
         return True
 
-    async def _asked(self, job: Job, decision: RunTool, after: float) -> _Outcome:
+    async def _ask_for_login(self, job: Job, decision: RunTool, after: float) -> _Outcome:
         """Ask for a login, and wait for the outcome."""
         name, turn, now = _name(job), job.turn, time.time()
         question: JsonObject = {
@@ -193,7 +195,7 @@ class CallerLoginCheck:
             self._logins.sealed(awaited),
             tuple(sorted(turn.extensions)),
             tuple(turn.configuration.accepted_output_modes or ()),
-            metadata_of([one.uri for one in self._options.extensions], turn.metadata),
+            metadata_of([extension.uri for extension in self._options.extensions], turn.metadata),
         )
         keep = partial(kept_question, decision, ResumeMode.AGAIN, login=login)
         return await self._outcome(job, awaited, {_QUESTION: question}, keep, is_shown=False)
@@ -213,7 +215,7 @@ class CallerLoginCheck:
             self._server, math.inf, options.run.held_answer_seconds, options.run.answer_tries, 0
         )
         asker = TaskAsker(job, PausableDeadline(options.run.call_timeout_seconds), pace, keep, {}, None)
-        found: list[_Outcome] = []
+        outcomes: list[_Outcome] = []
         faults: list[BridgeError] = []
 
         async def from_message() -> _Outcome:
@@ -238,7 +240,7 @@ class CallerLoginCheck:
             else:
                 if outcome is None:
                     return
-                found.append(outcome)
+                outcomes.append(outcome)
             tasks.cancel_scope.cancel()
 
         async with anyio.create_task_group() as tasks:
@@ -246,7 +248,7 @@ class CallerLoginCheck:
             tasks.start_soon(first, from_message)
         if faults:
             raise faults[0]
-        return found[0]
+        return outcomes[0]
 
 
 class AwaitedCall:
@@ -254,14 +256,14 @@ class AwaitedCall:
 
     def __init__(
         self,
-        asked: ServerQuestion,
+        question: ServerQuestion,
         gate: CallerLoginCheck,
         server: Callable[[], Upstream | None],
         work: Callable[[ServerQuestion, Principal], PlannedWork],
     ) -> None:
         """`server` gives the current server of the call; None if it was removed. `work` gives the work that makes the
         call with the current tools."""
-        self._asked = asked
+        self._asked = question
         self._gate = gate
         self._server = server
         self._work = work
@@ -285,8 +287,8 @@ def _name(job: Job) -> str:
     return job.turn.principal.name
 
 
-def _as_kept(asked: ServerQuestion, _: ElicitationsByKey, of_turn: TraceContext) -> bytes:
-    return replace(asked, trace=of_turn).to_bytes()
+def _as_kept(question: ServerQuestion, _: ElicitationsByKey, of_turn: TraceContext) -> bytes:
+    return replace(question, trace=of_turn).to_bytes()
 
 
 def _call_digest(task_id: str, source_key: str, tool_name: str, arguments: JsonObject) -> str:

@@ -110,9 +110,9 @@ def _availability(
         ids[skill.source_key].append(skill.shown.id)
     if stand_in and unavailable:
         ids[unavailable[0].key].append(stand_in)
-    found = availability_of(unavailable, ids)
-    if found is not None:
-        yield found
+    extension = availability_of(unavailable, ids)
+    if extension is not None:
+        yield extension
 
 
 def _declared(extension: DeclaredExtension) -> AgentExtension:
@@ -129,12 +129,12 @@ def _description(name: str, servers: Sequence[ToolServerSummary]) -> str:
     down."""
     if len(servers) < 2:
         return (servers[0].instructions if servers else None) or f"The tools of {name}"
-    told = [f"{server.name}: {server.instructions}" for server in servers if server.instructions]
+    instructions = [f"{server.name}: {server.instructions}" for server in servers if server.instructions]
     silent = [server.name for server in servers if server.has_skills and not server.instructions]
     missed = [server.name for server in servers if server.down and not server.has_skills]
     others = f"The tools of {', '.join(silent)}" if silent else ""
     down = f"Without the tools of {', '.join(missed)}, which cannot be reached" if missed else ""
-    return "\n\n".join(filter(None, [*told, others, down])) or f"The tools of {name}"
+    return "\n\n".join(filter(None, [*instructions, others, down])) or f"The tools of {name}"
 
 
 def _version(servers: Sequence[ToolServerSummary]) -> str:

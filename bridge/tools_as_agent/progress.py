@@ -78,5 +78,5 @@ def _cut(words: str | None, limit_bytes: int) -> str | None:
     whole = words.encode(errors="replace")
     if len(whole) <= limit_bytes:
         return words
-    kept = whole[:limit_bytes].decode(errors="ignore")
-    return f"{kept} [cut here: {limit_bytes} of {len(whole)} bytes]"
+    head = whole[:limit_bytes].decode(errors="ignore")
+    return f"{head} [cut here: {limit_bytes} of {len(whole)} bytes]"

@@ -150,13 +150,13 @@ ResumeState = OwnQuestion | Confirmation | ServerQuestion | FollowedTask
 _KEPT: Final[TypeAdapter[ResumeState]] = TypeAdapter(Annotated[ResumeState, Discriminator("kind")])
 
 
-def resume_state_from(kept: bytes) -> ResumeState | None:
+def resume_state_from(text: bytes) -> ResumeState | None:
     """The kept value; None when nothing was kept.
 
     Raises:
         ValueError: the bytes cannot be read.
     """
-    return _KEPT.validate_json(kept) if kept else None
+    return _KEPT.validate_json(text) if text else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,7 +134,7 @@ class CallInRounds:
         """The metadata of the agent's declared extensions in the client's messages."""
         if not self._options.extensions:
             return {}
-        uris = [one.uri for one in self._options.extensions]
+        uris = [extension.uri for extension in self._options.extensions]
         turn = self._job.turn
         earlier = (turn.task.history if turn.task else None) or ()
         return metadata_of_messages(
@@ -148,8 +148,8 @@ class CallInRounds:
             return await self._in_turn(progress, call)
         except ServerRefusedError as exc:
             if exc.code == URL_REQUIRED and (urls := required_urls(exc.data)):
-                asked = _asked(self._decision, ResumeMode.AGAIN, urls)
-                return ask_server_questions(asked, open_questions(asked))
+                question = _server_question(self._decision, ResumeMode.AGAIN, urls)
+                return ask_server_questions(question, open_questions(question))
             if call.request_state is None:
                 raise
             if not self._decision.skill.tool.is_repeatable:
@@ -215,12 +215,12 @@ class CallInRounds:
             tuple(self._job.turn.extensions),
             self._decision.source_key,
         )
-        kept = self.followed.to_bytes()
+        text = self.followed.to_bytes()
         self._patience.restart(self._options.run.task_timeout_seconds)
         if not isinstance(self._decision, Follow):
-            self._job.status(TaskState.WORKING, keep=kept)
+            self._job.status(TaskState.WORKING, keep=text)
         self._job.outlive()
-        self._asking = self._asking_that_keeps(lambda *_: kept)
+        self._asking = self._asking_that_keeps(lambda *_: text)
         return await follow(session, handle, self._asking, self._pass_on_status)
 
     def _asking_that_keeps(self, keep: KeepQuestions, slot: CallSlot | None = None) -> TaskAsker:
@@ -244,26 +244,26 @@ class CallInRounds:
     async def _answers_to(self, asked_now: Round) -> JsonObject | RequireInput:
         """The answers to a round if all of them are already known; else the question for the client."""
         assert isinstance(self._decision, RunTool)
-        given = {
+        answers = {
             key: self._known.pop(name)
             for key, params in asked_now.questions.items()
             if (name := question_fingerprint(params)) in self._known
         }
-        asked = replace(
-            _asked(self._decision, ResumeMode.ROUND, asked_now.questions),
-            given=given,
+        question = replace(
+            _server_question(self._decision, ResumeMode.ROUND, asked_now.questions),
+            given=answers,
             request_state=asked_now.state,
             is_of_process=self._is_process and asked_now.state is not None,
         )
-        if left := open_questions(asked):
+        if left := open_questions(question):
             held = await done_slowly(
                 partial(answers_held, self._job.held, left, self._options.run.held_answer_seconds)
             )
-            given |= held
-            asked = replace(asked, given=given)
-        if left := open_questions(asked):
-            return ask_server_questions(asked, left)
-        return {**given}
+            answers |= held
+            question = replace(question, given=answers)
+        if left := open_questions(question):
+            return ask_server_questions(question, left)
+        return {**answers}
 
 
 def kept_question(
@@ -275,10 +275,10 @@ def kept_question(
 ) -> bytes:
     """The state kept with a task whose call waits for answers, or for a login of its caller. `of_turn` is the trace of
     the turn that asks."""
-    return replace(_asked(decision, way, questions), trace=of_turn, login=login).to_bytes()
+    return replace(_server_question(decision, way, questions), trace=of_turn, login=login).to_bytes()
 
 
-def _asked(decision: RunTool, way: ResumeMode, questions: ElicitationsByKey) -> ServerQuestion:
+def _server_question(decision: RunTool, way: ResumeMode, questions: ElicitationsByKey) -> ServerQuestion:
     source_key, tool_name = decision.skill.key
     return ServerQuestion(
         decision.skill_id,

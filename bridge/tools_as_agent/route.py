@@ -95,19 +95,19 @@ def decide(turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
         A2AError: CONTENT_TYPE_NOT_SUPPORTED, when a file fits no property of the skill, or the client accepts none of
             the media types of the skill's results; INVALID_PARAMS, when an answer names a question that is not open.
     """
-    kept = resume_state_from(turn.kept)
+    question = resume_state_from(turn.kept)
     # In every rule below, the request's metadata counts as the message's metadata.
     whole = replace(turn, message=with_metadata(turn.message, turn.metadata)) if turn.metadata else turn
-    match kept:
+    match question:
         case ServerQuestion():
-            return _answered(kept, whole, skills, options)
+            return _answered(question, whole, skills, options)
         case FollowedTask():
-            return Follow(kept)
+            return Follow(question)
         case Confirmation():
-            return _confirmed(kept, turn, skills, options)
+            return _confirmed(question, turn, skills, options)
         case _:
-            decision = _understood(kept, whole, skills, options)
-            return decision if kept is None else _with_limited_tries(kept, decision, options)
+            decision = _understood(question, whole, skills, options)
+            return decision if question is None else _with_limited_tries(question, decision, options)
 
 
 def skill_named_by(turn: Turn, skills: Skills, options: AgentOptions) -> str | None:
@@ -124,39 +124,39 @@ def is_answer(turn: Turn, skills: Skills, options: AgentOptions) -> bool:
     if skill_asked_for_in(message, skills.tools, options.route) is not None:
         return False
     match resume_state_from(turn.kept):
-        case ServerQuestion() as asked:
-            return bool(fitting_answers(message, open_questions(asked)))
-        case OwnQuestion() as asked if asked.fields and (skill := _asked_about(asked, skills)):
-            call = _merged(asked, skill.tool, replace(turn, message=with_one_text(message)))
+        case ServerQuestion() as question:
+            return bool(fitting_answers(message, open_questions(question)))
+        case OwnQuestion() as question if question.fields and (skill := _asked_about(question, skills)):
+            call = _merged(question, skill.tool, replace(turn, message=with_one_text(message)))
             arguments = with_default_arguments(
                 call.arguments, skill.listed.input_schema, skill.override.arguments
             )
-            is_new = call.arguments != asked.arguments and not call.unplaced
+            is_new = call.arguments != question.arguments and not call.unplaced
             return is_new and not problems_of(skill.tool, arguments)
         case _:
             return False
 
 
-def _answered(asked: ServerQuestion, turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
+def _answered(question: ServerQuestion, turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
     """Decide on an answer to the server's questions."""
-    open_ones = open_questions(asked)
+    open_ones = open_questions(question)
     answers = answers_from(turn.message, open_ones, fill_defaults=URI not in turn.extensions)
-    answered = replace(asked, given={**asked.given, **answers.given})
+    answered = replace(question, given={**question.given, **answers.given})
     if left := open_questions(answered):
-        tries = asked.tries + bool(answers.problems)
+        tries = question.tries + bool(answers.problems)
         if tries >= options.run.answer_tries:
             return End(TaskState.FAILED, words_on_misfits(tries, left, answers.problems))
         return ask_server_questions(replace(answered, tries=tries), left, answers.problems)
-    if asked.way is ResumeMode.AGAIN:
+    if question.way is ResumeMode.AGAIN:
         actions = {answer["action"] for answer in answered.given.values()}
         for refusal, end in _REFUSED.items():
             if refusal in actions:
                 return end
-    key = asked.source_key, asked.tool_name
-    skill = skills.by_key.get(key) if asked.tool_name else skills.by_id.get(asked.skill_id)
+    key = question.source_key, question.tool_name
+    skill = skills.by_key.get(key) if question.tool_name else skills.by_id.get(question.skill_id)
     if skill is None:
-        return no_longer_there(asked.skill_id)
-    return RunTool(skill, asked.arguments, answered)
+        return no_longer_there(question.skill_id)
+    return RunTool(skill, question.arguments, answered)
 
 
 def words_on_misfits(
@@ -164,117 +164,125 @@ def words_on_misfits(
 ) -> str:
     """The text that says why a question is not asked again."""
     wrong = [
-        describe(one.form, problem)
-        for one in questions
-        if one.form is not None
-        for problem in problems.get(one.key, ())
+        describe(question.form, problem)
+        for question in questions
+        if question.form is not None
+        for problem in problems.get(question.key, ())
     ]
     return f"{_MISFITS.format(tries)}: {'; '.join(wrong)}"
 
 
-def _with_limited_tries(asked: OwnQuestion, decision: Decision, options: AgentOptions) -> Decision:
+def _with_limited_tries(question: OwnQuestion, decision: Decision, options: AgentOptions) -> Decision:
     """The decision, with a limit on answers to a question of the bridge. An answer that corrects nothing that was asked
     for counts as a try; after the last try, the question is not asked again."""
     if not isinstance(decision, RequireInput):
         return decision
     again = resume_state_from(decision.kept)
-    if not isinstance(again, OwnQuestion) or again.skill_id != asked.skill_id:
+    if not isinstance(again, OwnQuestion) or again.skill_id != question.skill_id:
         return decision
-    tries = asked.tries + (set(asked.fields) <= set(again.fields))
+    tries = question.tries + (set(question.fields) <= set(again.fields))
     if tries >= options.run.answer_tries:
         words = next((part.text for part in decision.parts if part.text), "")
         return End(TaskState.REJECTED, f"{_MISFITS.format(tries)}. {words}")
     return replace(decision, kept=replace(again, tries=tries).to_bytes())
 
 
-def open_questions(asked: ServerQuestion) -> list[Elicitation]:
+def open_questions(question: ServerQuestion) -> list[Elicitation]:
     """The questions that have no answer yet.
 
     Raises:
         PeerError: a question cannot be passed on.
     """
     return [
-        elicitation_from(key, params) for key, params in asked.questions.items() if key not in asked.given
+        elicitation_from(key, params)
+        for key, params in question.questions.items()
+        if key not in question.given
     ]
 
 
 def ask_server_questions(
-    asked: ServerQuestion,
+    question: ServerQuestion,
     open_ones: Sequence[Elicitation],
     problems: Mapping[str, tuple[Problem, ...]] | None = None,
 ) -> RequireInput:
     """Pass on the server's questions. A question whose answer did not fit is asked again, with a new occasion."""
-    again = {key: f"{asked.occasions.get(key, '')}+" for key in problems or ()}
-    asked = replace(asked, occasions={**asked.occasions, **again})
-    now = {one.key: asked.occasions[one.key] for one in open_ones if one.key in asked.occasions}
+    again = {key: f"{question.occasions.get(key, '')}+" for key in problems or ()}
+    question = replace(question, occasions={**question.occasions, **again})
+    now = {
+        elicitation.key: question.occasions[elicitation.key]
+        for elicitation in open_ones
+        if elicitation.key in question.occasions
+    }
     parts = parts_of_questions(open_ones, problems, now)
     metadata = question_metadata(open_ones)
     return RequireInput(
-        state_of_questions(open_ones), parts, metadata, asked.to_bytes(), stays=asked.is_of_process
+        state_of_questions(open_ones), parts, metadata, question.to_bytes(), stays=question.is_of_process
     )
 
 
-def _understood(asked: OwnQuestion | None, turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
+def _understood(question: OwnQuestion | None, turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
     """Decide on a message that asks for something new, or answers a question of the bridge."""
-    skill = None if asked is None else _asked_about(asked, skills)
-    if asked is not None:
-        answer = own_questions.action_of_message(turn.message, frozenset(asked.fields))
+    skill = None if question is None else _asked_about(question, skills)
+    if question is not None:
+        answer = own_questions.action_of_message(turn.message, frozenset(question.fields))
         if answer is not own_questions.ElicitAction.ACCEPT:
             return _REFUSED[answer]
         named = skill_named_in(turn.message)
-        if skill is not None and named in (None, asked.skill_id):
-            return _checked(_merged(asked, skill.tool, turn), skill, turn, options)
-    found = call_from_message(turn.message, turn.metadata, skills.tools, options.route)
-    if asked is not None and asked.skill_id and skill is None:
+        if skill is not None and named in (None, question.skill_id):
+            return _checked(_merged(question, skill.tool, turn), skill, turn, options)
+    call = call_from_message(turn.message, turn.metadata, skills.tools, options.route)
+    if question is not None and question.skill_id and skill is None:
         whole = with_metadata(turn.message, turn.metadata)
-        if skill_asked_for_in(whole, skills.tools, options.route) in (None, asked.skill_id):
-            found = UnclearCall()  # an answer to a question about one skill never calls another skill
-    if isinstance(found, UnclearCall):
-        asking = own_questions.ask_which_skill(found, skills.tools)
+        if skill_asked_for_in(whole, skills.tools, options.route) in (None, question.skill_id):
+            call = UnclearCall()  # an answer to a question about one skill never calls another skill
+    if isinstance(call, UnclearCall):
+        asking = own_questions.ask_which_skill(call, skills.tools)
         return _ask(own_questions.WHICH_SKILL, asking, OwnQuestion("", {}, ()))
-    skill = skills.by_id[found.skill_id]
-    return _checked(_with_first(found, skill.tool, turn) if asked else found, skill, turn, options)
+    skill = skills.by_id[call.skill_id]
+    return _checked(_with_first(call, skill.tool, turn) if question else call, skill, turn, options)
 
 
-def _confirmed(asked: Confirmation, turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
+def _confirmed(question: Confirmation, turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
     """Decide on an answer to a confirmation. Changed arguments make a different call, which needs its own
     confirmation."""
     # Another tool under the same id needs a new confirmation, since its call has another digest.
-    skill = _asked_about(asked, skills) or skills.by_id.get(asked.skill_id)
+    skill = _asked_about(question, skills) or skills.by_id.get(question.skill_id)
     if skill is None:
-        return no_longer_there(asked.skill_id)
-    require_names_question(turn, asked)
+        return no_longer_there(question.skill_id)
+    require_names_question(turn, question)
     answer = answer_to_confirmation(turn.message, turn.metadata, skill.tool)
     if answer is not None and answer in _REFUSED:
         return _REFUSED[answer]
     beside = beside_the_answer(with_metadata(turn.message, turn.metadata), skill.tool)
     named = skill_asked_for_in(beside, skills.tools, options.route)
-    if named not in (None, asked.skill_id):
+    if named not in (None, question.skill_id):
         return _understood(None, turn, skills, options)
-    call = _merged(OwnQuestion(skill.id, asked.arguments, ()), skill.tool, replace(turn, message=beside))
+    call = _merged(OwnQuestion(skill.id, question.arguments, ()), skill.tool, replace(turn, message=beside))
     if answer is own_questions.ElicitAction.ACCEPT:
-        return _checked(call, skill, turn, options, asked.digest)
+        return _checked(call, skill, turn, options, question.digest)
     if named is None and arguments_named_in(beside) is None:
-        call = without_unknown_arguments(call, asked, skill.tool)
+        call = without_unknown_arguments(call, question, skill.tool)
     decision = _checked(call, skill, turn, options)
     decision = confirmation(decision, call) if isinstance(decision, RunTool) else decision
-    return _with_limited_confirmations(asked, decision, options)
+    return _with_limited_confirmations(question, decision, options)
 
 
-def _with_limited_confirmations(asked: Confirmation, decision: Decision, options: AgentOptions) -> Decision:
+def _with_limited_confirmations(
+    question: Confirmation, decision: Decision, options: AgentOptions
+) -> Decision:
     """The decision, with a limit on answers that are neither a yes nor a no. A different call is a new question."""
     again = resume_state_from(decision.kept) if isinstance(decision, RequireInput) else None
     if not isinstance(decision, RequireInput) or not isinstance(again, Confirmation):
         return decision
-    if again.digest != asked.digest:
+    if again.digest != question.digest:
         return decision
-    if asked.tries + 1 >= options.run.answer_tries:
-        return End(TaskState.REJECTED, _NEITHER.format(asked.tries + 1))
-    return replace(decision, kept=replace(again, tries=asked.tries + 1).to_bytes())
+    if question.tries + 1 >= options.run.answer_tries:
+        return End(TaskState.REJECTED, _NEITHER.format(question.tries + 1))
+    return replace(decision, kept=replace(again, tries=question.tries + 1).to_bytes())
 
 
-def _asked_about(asked: OwnQuestion | Confirmation, skills: Skills) -> Skill | None:
-    return skills.asked(asked.skill_id, asked.source_key, asked.tool_name)
+def _asked_about(question: OwnQuestion | Confirmation, skills: Skills) -> Skill | None:
+    return skills.of_question(question.skill_id, question.source_key, question.tool_name)
 
 
 def no_longer_there(skill_id: str) -> End:
@@ -311,10 +319,10 @@ def _checked(
             else unless_confirmation(run, call, options, confirmed)
         )
     unknown = tuple(Problem(name, UNKNOWN_ARGUMENT) for name in foreign)
-    found = problems_of(tool, run.arguments)
-    if any(is_hidden(problem.name, rules) for problem in found):
+    all_problems = problems_of(tool, run.arguments)
+    if any(is_hidden(problem.name, rules) for problem in all_problems):
         return End(TaskState.FAILED, _NOT_CONFIGURED.format(skill.id))
-    problems = (*unknown, *(_without_hidden_values(problem, rules) for problem in found))
+    problems = (*unknown, *(_without_hidden_values(problem, rules) for problem in all_problems))
     if not problems:
         return unless_confirmation(run, call, options, confirmed)
     if options.arguments.incomplete == "reject":
@@ -336,34 +344,38 @@ def _unknown_arguments(skill: Skill, names: Sequence[str]) -> End:
     return End(TaskState.REJECTED, f"{skill.id} has no argument {', '.join(map(echoed, names))}")
 
 
-def _ask(key: str, parts: tuple[Part, ...], asked: OwnQuestion) -> RequireInput:
-    return RequireInput(TaskState.INPUT_REQUIRED, parts, {QUESTION: key}, asked.to_bytes())
+def _ask(key: str, parts: tuple[Part, ...], question: OwnQuestion) -> RequireInput:
+    return RequireInput(TaskState.INPUT_REQUIRED, parts, {QUESTION: key}, question.to_bytes())
 
 
 def _asked_for(call: SkillCall, skill: Skill, problems: tuple[Problem, ...]) -> OwnQuestion:
     """The question to keep. Arguments that the schema does not know are dropped, since no answer could correct them."""
     known = properties_of(skill.tool.input_schema)
     at_fault = [problem.name for problem in problems if problem.name]
-    kept = {name: value for name, value in call.arguments.items() if name in known or name not in at_fault}
-    asked = tuple(name for name in at_fault if name in known)
-    return OwnQuestion(skill.id, kept, asked, *skill.key)
+    arguments = {
+        name: value for name, value in call.arguments.items() if name in known or name not in at_fault
+    }
+    fields = tuple(name for name in at_fault if name in known)
+    return OwnQuestion(skill.id, arguments, fields, *skill.key)
 
 
-def _merged(asked: OwnQuestion, tool: Tool, turn: Turn) -> SkillCall:
+def _merged(question: OwnQuestion, tool: Tool, turn: Turn) -> SkillCall:
     """The call with the arguments so far, and those that the answer adds or corrects."""
     named = arguments_named_in(turn.message)
     fields = (
-        asked.fields if named is None else ()
+        question.fields if named is None else ()
     )  # if the message names its arguments, plain text is not an argument
-    answered = answer_in(turn.message.parts, tool, fields, asked.skill_id if not asked.fields else None)
-    given = {**(named or {}), **coerced_fields(answered, tool)}
-    arguments = {**asked.arguments, **given}
+    answered = answer_in(turn.message.parts, tool, fields, question.skill_id if not question.fields else None)
+    answers = {**(named or {}), **coerced_fields(answered, tool)}
+    arguments = {**question.arguments, **answers}
     files = [part for part in turn.message.parts if part.kind in ("raw", "url")]
-    replaced = {name: value for name, value in arguments.items() if name in given or name not in asked.fields}
+    replaced = {
+        name: value for name, value in arguments.items() if name in answers or name not in question.fields
+    }
     if files:
         arguments = replaced  # a wrong value makes room for the file
     arguments, unplaced = place_files(tool, arguments, files)
-    return SkillCall(asked.skill_id, arguments, unplaced)
+    return SkillCall(question.skill_id, arguments, unplaced)
 
 
 def _file_fits_nothing(call: SkillCall) -> A2AError:
@@ -385,23 +397,23 @@ def _require_output_accepted(turn: Turn, skill: Skill) -> None:
         )
 
 
-def require_names_question(turn: Turn, asked: Confirmation) -> None:
+def require_names_question(turn: Turn, question: Confirmation) -> None:
     """Refuse an answer that names a question other than this.
 
     Raises:
         A2AError: INVALID_PARAMS, when the metadata of the message or of the request names another question.
     """
     for where, metadata in (("message.metadata", turn.message.metadata), ("metadata", turn.metadata)):
-        if (metadata or {}).get(QUESTION) not in (None, confirmation_key(asked.digest)):
-            fault = f"names no open question; open: {confirmation_key(asked.digest)}"
+        if (metadata or {}).get(QUESTION) not in (None, confirmation_key(question.digest)):
+            fault = f"names no open question; open: {confirmation_key(question.digest)}"
             raise invalid_params(Violation(f'{where}["{QUESTION}"]', fault))
 
 
-def without_unknown_arguments(call: SkillCall, asked: Confirmation, tool: Tool) -> SkillCall:
+def without_unknown_arguments(call: SkillCall, question: Confirmation, tool: Tool) -> SkillCall:
     """A call without its unknown arguments, for a message without a clear yes: they may be an answer that was not
     understood."""
-    known = {*properties_of(tool.input_schema), *asked.arguments}
-    return replace(call, arguments={name: one for name, one in call.arguments.items() if name in known})
+    known = {*properties_of(tool.input_schema), *question.arguments}
+    return replace(call, arguments={name: value for name, value in call.arguments.items() if name in known})
 
 
 def unless_confirmation(
@@ -424,6 +436,6 @@ def confirmation(run: RunTool, call: SkillCall) -> RequireInput:
         name: value for name, value in run.arguments.items() if not is_hidden(name, skill.override.arguments)
     }
     parts = parts_of_confirmation(skill.id, skill.tool, shown, digest)
-    kept = Confirmation(skill.id, call.arguments, digest, *skill.key)
+    question = Confirmation(skill.id, call.arguments, digest, *skill.key)
     metadata = confirmation_metadata(skill.id, shown, digest)
-    return RequireInput(TaskState.AUTH_REQUIRED, parts, metadata, kept.to_bytes())
+    return RequireInput(TaskState.AUTH_REQUIRED, parts, metadata, question.to_bytes())

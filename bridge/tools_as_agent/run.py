@@ -214,7 +214,9 @@ class ToolRun:
         peer = peer_metadata(result)
         if peer:
             metadata[PEER] = peer
-        active = [one.uri for one in self._options.extensions if one.uri in job.turn.extensions]
+        active = [
+            extension.uri for extension in self._options.extensions if extension.uri in job.turn.extensions
+        ]
         about = metadata_of(active, _meta_of(peer))
         metadata |= about
         used = extensions_in(active, about)

@@ -99,7 +99,7 @@ class Skills:
         """The tools by the ids of their skills, as callers see them."""
         return {skill.id: skill.tool for skill in self.skills}
 
-    def asked(self, skill_id: str, source_key: str, tool_name: str) -> Skill | None:
+    def of_question(self, skill_id: str, source_key: str, tool_name: str) -> Skill | None:
         """The skill that a question was about. The skill's id may have changed meanwhile, or belong to another tool
         now."""
         return self.by_key.get((source_key, tool_name)) if tool_name else self.by_id.get(skill_id)
@@ -114,8 +114,8 @@ class Skills:
         for skill in self.skills:
             if skill.names.qualified == name:
                 return skill
-        found = self.by_id.get(name)
-        return None if found is None or found.names.later else found
+        named_skill = self.by_id.get(name)
+        return None if named_skill is None or named_skill.names.later else named_skill
 
     def require_scope(self, principal: Principal, skill_id: str) -> None:
         """Require the scope for a skill that the principal named.
@@ -177,8 +177,10 @@ def skills_of(
     served = [key for key in tools if not overridden[key].hidden]
     own = {key: ids[key] for key in served}
     wanted = {key: overridden[key].id or ids[key] for key in served}
-    given = _unique(own, wanted)
-    names = {key: _offered_names(key, given[key], ids[key], of_one, is_whole=not unknown) for key in served}
+    unique_ids = _unique(own, wanted)
+    names = {
+        key: _offered_names(key, unique_ids[key], ids[key], of_one, is_whole=not unknown) for key in served
+    }
     return Skills(
         tuple(
             _same(known.get(key), tools[key], names[key], ids[key], overridden[key])
@@ -186,7 +188,7 @@ def skills_of(
             for key in served
         ),
         {key: ids[key] for key in tools if overridden[key].hidden},
-        {given[key]: wanted[key] for key in served if given[key] != wanted[key]},
+        {unique_ids[key]: wanted[key] for key in served if unique_ids[key] != wanted[key]},
     )
 
 
@@ -239,9 +241,9 @@ def skill_remarks(
     """The remarks on the configuration. `are_known` says that each server has listed its tools, so that a missing tool
     is a fault."""
     missing = (*_rules_for_nothing(skills, overrides), *_routes_to_nothing(skills, options))
-    found = (line for skill in skills.skills for line in _on_skill(skill, overrides))
+    remarks = (line for skill in skills.skills for line in _on_skill(skill, overrides))
     has_tools = bool(skills.skills or skills.hidden)
-    return (*(missing if are_known and has_tools else ()), *_on_ids(skills), *found)
+    return (*(missing if are_known and has_tools else ()), *_on_ids(skills), *remarks)
 
 
 def _rules_for_nothing(skills: Skills, overrides: Mapping[str, SkillOverride]) -> Iterator[Remark]:

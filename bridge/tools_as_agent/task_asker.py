@@ -190,8 +190,8 @@ class TaskAsker:
             for key, params in questions.items()
             if answers[key] is None
         }
-        asked = [one.question for one in mine.values()]
-        held = partial(answers_held, self._job.held, asked, self._pace.held_answer_seconds)
+        own_questions = [waiting.question for waiting in mine.values()]
+        held = partial(answers_held, self._job.held, own_questions, self._pace.held_answer_seconds)
         for key, answer in (await done_slowly(held)).items():
             answers[key] = answer
             del mine[key]
@@ -212,10 +212,10 @@ class TaskAsker:
         with anyio.move_on_after(self._pace.seconds_left) as waiting:
             self._waits.add(waiting)
             try:
-                for one in mine.values():
-                    await one.answered.wait()
-                    if one.stored is not None:
-                        await one.stored
+                for entry in mine.values():
+                    await entry.answered.wait()
+                    if entry.stored is not None:
+                        await entry.stored
             finally:
                 self._waits.discard(waiting)
         if self._pace.has_expired:  # even if the answer has just arrived
@@ -256,8 +256,8 @@ class TaskAsker:
             self._job.status(TaskState.WORKING, self._job.message((Part(text=_TAKEN_BACK),)))
 
     def _forget(self, mine: Mapping[str, _OpenQuestion]) -> None:
-        for key, one in mine.items():
-            if self._open.get(key) is one:
+        for key, waiting in mine.items():
+            if self._open.get(key) is waiting:
                 del self._open[key]
         if not self._open:
             self._resume_call()
@@ -277,7 +277,7 @@ class TaskAsker:
         self._start_listening()
         for key in problems:
             self._open[key].occasion = new_occasion()
-        occasions = {one.key: self._open[one.key].occasion for one in questions}
+        occasions = {question.key: self._open[question.key].occasion for question in questions}
         parts = parts_of_questions(questions, problems, occasions)
         self._shown = message_with_notes(self._job, parts, question_metadata(questions))
         self._ask(questions, self._shown)
@@ -289,8 +289,8 @@ class TaskAsker:
         self._job.listen(self._read_answers)
 
     def _ask(self, questions: Sequence[Elicitation], message: Message) -> None:
-        kept = self._keep({question.key: question.params for question in questions}, self._of_turn)
-        self._job.status(state_of_questions(questions), message, keep=kept)
+        text = self._keep({question.key: question.params for question in questions}, self._of_turn)
+        self._job.status(state_of_questions(questions), message, keep=text)
 
     def _read_answers(self, turn: Turn) -> Callable[[Commit], None]:
         """Read the answers in a message of the client. The returned function applies the answers once the message is
@@ -301,9 +301,9 @@ class TaskAsker:
         def accepted(stored: Commit) -> None:
             self._job.turn, self._of_turn = turn, trace.context.get()
             for key, answer in answers.given.items():
-                one = self._open[key]
-                one.answer, one.stored = answer, stored
-                one.answered.set()
+                waiting = self._open[key]
+                waiting.answer, waiting.stored = answer, stored
+                waiting.answered.set()
             if self._unanswered():
                 self._show_again(answers.problems)
             else:
@@ -316,7 +316,7 @@ class TaskAsker:
         """Ask the questions that are still open, or give up after too many answers that do not fit."""
         for key in problems:
             self._open[key].misfits += 1
-        misfits = max(one.misfits for one in self._open.values())
+        misfits = max(waiting.misfits for waiting in self._open.values())
         if misfits < self._pace.tries:
             self._show(problems)
             return
@@ -327,7 +327,7 @@ class TaskAsker:
             waiting.cancel()
 
     def _unanswered(self) -> list[Elicitation]:
-        return [one.question for one in self._open.values() if not one.answered.is_set()]
+        return [waiting.question for waiting in self._open.values() if not waiting.answered.is_set()]
 
 
 def answers_held(
@@ -340,21 +340,21 @@ def answers_held(
     a visit to a URL.
     """
     since = anyio.current_time() - within_seconds
-    given: dict[str, JsonObject] = {}
+    answers: dict[str, JsonObject] = {}
     used: list[HeldMessage] = []
-    for one in tuple(held):
-        left = [question for question in questions if question.key not in given]
-        message = with_metadata(one.turn.message, one.turn.metadata)
+    for held_turn in tuple(held):
+        left = [question for question in questions if question.key not in answers]
+        message = with_metadata(held_turn.turn.message, held_turn.turn.metadata)
         if QUESTION in (message.metadata or {}):
-            found = named_answers(message, left)
+            fitting = named_answers(message, left)
         else:
-            found = fitting_answers(message, left) if one.since >= since else {}
-        if found:
-            used.append(one)
-            given |= found
-    for one in used:  # only now, since no SlowWork can be raised any more
-        held.remove(one)
-    return given
+            fitting = fitting_answers(message, left) if held_turn.since >= since else {}
+        if fitting:
+            used.append(held_turn)
+            answers |= fitting
+    for held_turn in used:  # only now, since no SlowWork can be raised any more
+        held.remove(held_turn)
+    return answers
 
 
 def new_occasion() -> str:

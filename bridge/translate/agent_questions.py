@@ -111,8 +111,8 @@ def status_with_question(task: Task) -> TaskStatus:
     if status.message is not None or not artifacts or status.state is not TaskState.INPUT_REQUIRED:
         return status
     parts = tuple(map(_question_part, artifacts[-1].parts))
-    asked = Message(message_id=artifacts[-1].artifact_id, role=Role.AGENT, parts=parts)
-    return status.changed(message=asked)
+    question = Message(message_id=artifacts[-1].artifact_id, role=Role.AGENT, parts=parts)
+    return status.changed(message=question)
 
 
 def _question_part(part: Part) -> Part:
@@ -136,15 +136,15 @@ def questions_of_agent(
     if message is None:
         # A form for text still fits: the state alone says that the agent waits for an answer.
         return () if state is TaskState.AUTH_REQUIRED else (_for_text(question_words(None, state), "input"),)
-    asked = _originals(message) if extension_active else ()
-    if not asked:
-        asked = _described(message, state)
-    if not asked and state is TaskState.AUTH_REQUIRED and not _asks_several(message):
+    questions = _originals(message) if extension_active else ()
+    if not questions:
+        questions = _described(message, state)
+    if not questions and state is TaskState.AUTH_REQUIRED and not _asks_several(message):
         url = _url_in(message.parts)
-        asked = () if url is None else (_for_url(_text_of(message, state), url, message.message_id),)
-    if not asked and state is TaskState.INPUT_REQUIRED:
-        asked = (_for_text(question_words(message, state), message.message_id, _key_of(message)),)
-    return tuple(replace(one, takes_refusals=extension_active) for one in asked)
+        questions = () if url is None else (_for_url(_text_of(message, state), url, message.message_id),)
+    if not questions and state is TaskState.INPUT_REQUIRED:
+        questions = (_for_text(question_words(message, state), message.message_id, _key_of(message)),)
+    return tuple(replace(question, takes_refusals=extension_active) for question in questions)
 
 
 def with_lasting_keys(questions: Iterable[AgentQuestion], status: TaskStatus) -> tuple[AgentQuestion, ...]:
@@ -158,10 +158,13 @@ def with_lasting_keys(questions: Iterable[AgentQuestion], status: TaskStatus) ->
     for part in message.parts if message else ():
         named = (part.metadata or {}).get(OCCASIONS)
         occasions |= named if isinstance(named, dict) else {}
-    asked = message.message_id if message else status.timestamp
+    occasion = message.message_id if message else status.timestamp
     return tuple(
-        replace(one, key=_hashed(json.dumps([occasions.get(one.own_key or "", asked), one.own_key])))
-        for one in questions
+        replace(
+            question,
+            key=_hashed(json.dumps([occasions.get(question.own_key or "", occasion), question.own_key])),
+        )
+        for question in questions
     )
 
 
@@ -171,16 +174,18 @@ def with_own_keys(questions: tuple[AgentQuestion, ...]) -> tuple[AgentQuestion, 
     Later questions of the task may have the same keys. So the requestState sent with these questions has to hold their
     `questions_mark`.
     """
-    names = [one.own_key for one in questions]
+    names = [question.own_key for question in questions]
     return tuple(
-        replace(one, key=one.own_key) if one.own_key and names.count(one.own_key) == 1 else one
-        for one in questions
+        replace(question, key=question.own_key)
+        if question.own_key and names.count(question.own_key) == 1
+        else question
+        for question in questions
     )
 
 
 def questions_mark(questions: Iterable[AgentQuestion]) -> str:
     """A short digest of these questions' lasting keys. Other questions of the same task have another digest."""
-    return _hashed(json.dumps(sorted(one.key for one in questions)))[:8]
+    return _hashed(json.dumps(sorted(question.key for question in questions)))[:8]
 
 
 def as_answered(
@@ -240,9 +245,9 @@ def answer_message(
         UnfitAnswerError: an answer accepts the question, and holds nothing that was asked for.
     """
     answered = [
-        (one, _asked_for(one, result))
-        for one in questions
-        if (result := _result(responses.get(one.key))) is not None
+        (question, _asked_for(question, result))
+        for question in questions
+        if (result := _result(responses.get(question.key))) is not None
     ]
     if (refusal := _refusal_in(answered)) is not None:
         return refusal
@@ -251,7 +256,7 @@ def answer_message(
         return None
     parts, metadata = _one_answer(*answered[0]) if len(questions) == 1 else _keyed_answers(answered)
     return Message(
-        message_id=message_id_of(waiting.state, {one.key: result for one, result in answered}),
+        message_id=message_id_of(waiting.state, {question.key: result for question, result in answered}),
         role=Role.USER,
         task_id=waiting.task_id,
         context_id=waiting.context_id,
@@ -263,7 +268,9 @@ def answer_message(
 def _refusal_in(answered: Sequence[tuple[AgentQuestion, JsonObject]]) -> UntoldRefusal | None:
     """The refusal that cannot be sent to the agent; None when every answer can be sent."""
     untold = {
-        ElicitAction(str(result["action"])) for one, result in answered if not _can_be_told(one, result)
+        ElicitAction(str(result["action"]))
+        for question, result in answered
+        if not _can_be_told(question, result)
     }
     return next(
         (UntoldRefusal(action) for action in (ElicitAction.CANCEL, ElicitAction.DECLINE) if action in untold),
@@ -308,16 +315,20 @@ def _originals(message: Message) -> tuple[AgentQuestion, ...]:
 
 def _described(message: Message, state: TaskState) -> tuple[AgentQuestion, ...]:
     """The questions in data parts that have a schema or a URL. Empty unless all questions can be asked this way."""
-    found: list[AgentQuestion] = []
+    questions: list[AgentQuestion] = []
     for part in message.parts:
         several = part.data.get("questions") if isinstance(part.data, dict) else None
         for data in several if isinstance(several, list) else [part.data]:
             question = _question_from(data, message, state) if isinstance(data, dict) else None
             if question is None and isinstance(several, list):
                 return ()
-            found += [] if question is None else [question]
-    is_clear = len({question.key for question in found}) == len(found)
-    return tuple(found) if is_clear and (len(found) < 2 or all(one.own_key for one in found)) else ()
+            questions += [] if question is None else [question]
+    is_clear = len({question.key for question in questions}) == len(questions)
+    return (
+        tuple(questions)
+        if is_clear and (len(questions) < 2 or all(question.own_key for question in questions))
+        else ()
+    )
 
 
 def _asks_several(message: Message) -> bool:
@@ -332,10 +343,10 @@ def _question_from(data: JsonObject, message: Message, state: TaskState) -> Agen
     text = words if isinstance(words, str) and words and "errors" not in data else _text_of(message, state)
     url = data.get("url")
     if data.get("mode") == "url" and isinstance(url, str) and _is_web(url):
-        asked = _for_url(text, url, message.message_id)
+        url_question = _for_url(text, url, message.message_id)
         request_key = own_key or _hashed(message.message_id)
-        elicitation_id = data.get("elicitationId", asked.params["elicitationId"])
-        return AgentQuestion(request_key, own_key, {**asked.params, "elicitationId": elicitation_id})
+        elicitation_id = data.get("elicitationId", url_question.params["elicitationId"])
+        return AgentQuestion(request_key, own_key, {**url_question.params, "elicitationId": elicitation_id})
     if data.get("mode") == "confirm" and own_key is not None:
         return AgentQuestion(own_key, own_key, _permission(text))
     form = next(
@@ -373,12 +384,17 @@ def _fits_form(prop: JsonObject) -> bool:
 
 
 def _are_texts(prop: JsonObject) -> bool:
-    named = [one for key in ("oneOf", "anyOf") if isinstance(found := prop.get(key), list) for one in found]
+    named = [
+        choice
+        for key in ("oneOf", "anyOf")
+        if isinstance(choices := prop.get(key), list)
+        for choice in choices
+    ]
     plain = prop.get("enum", [])
     return (
         isinstance(plain, list)
-        and all(isinstance(one, str) for one in plain)
-        and all(isinstance(one, dict) and isinstance(one.get("const"), str) for one in named)
+        and all(isinstance(item, str) for item in plain)
+        and all(isinstance(choice, dict) and isinstance(choice.get("const"), str) for choice in named)
         and (prop.get("type") == "string" or not (plain or "oneOf" in prop))
     )
 
@@ -426,12 +442,12 @@ def _url_in(parts: Sequence[Part]) -> str | None:
     urls = dict.fromkeys(part.url for part in parts if part.url is not None and _is_web(part.url))
     if len(urls) == 1:
         return next(iter(urls))
-    found = [pair for part in parts if part.kind == "data" for pair in _urls_of("", part.data)]
+    url_pairs = [pair for part in parts if part.kind == "data" for pair in _urls_of("", part.data)]
     for wanted in _URL_NAMES:
-        named = dict.fromkeys(url for name, url in found if name == wanted)
+        named = dict.fromkeys(url for name, url in url_pairs if name == wanted)
         if len(named) == 1 and not urls:
             return next(iter(named))
-    others = dict.fromkeys(url for _, url in found)
+    others = dict.fromkeys(url for _, url in url_pairs)
     return next(iter(others)) if len(others) == 1 and not urls else None
 
 

@@ -62,16 +62,16 @@ def problems_of(tool: Tool, arguments: JsonObject) -> tuple[Problem, ...]:
     Raises:
         SlowWork: the check has to go on in a worker. Each function here that reads an argument by its schema raises it.
     """
-    found: dict[str, Problem] = {}
+    by_name: dict[str, Problem] = {}
     try:
         errors = errors_of(tool.validator, arguments, _MAX_ERRORS)
     except UncheckableError:
         return ()
     for error in errors:
         for problem in _problems_from(error):
-            found.setdefault(problem.name, problem)
+            by_name.setdefault(problem.name, problem)
     order = {name: place for place, name in enumerate(properties_of(tool.input_schema))}
-    ordered = sorted(found.values(), key=lambda problem: order.get(problem.name, len(order)))
+    ordered = sorted(by_name.values(), key=lambda problem: order.get(problem.name, len(order)))
     return tuple(ordered[:MAX_PROBLEMS])
 
 
@@ -108,8 +108,8 @@ def form_for(tool: Tool, problems: Iterable[Problem]) -> JsonObject:
     A flat property keeps its schema; a nested one becomes a text field for JSON.
     """
     properties = resolved_properties(tool.input_schema)
-    asked = [problem.name for problem in problems if problem.name in properties]
-    fields: JsonObject = {name: _field_for(properties[name], tool.input_schema) for name in asked}
+    names = [problem.name for problem in problems if problem.name in properties]
+    fields: JsonObject = {name: _field_for(properties[name], tool.input_schema) for name in names}
     required: list[JsonValue] = [name for name in required_of(tool.input_schema) if name in fields]
     return {"type": "object", "properties": fields, "required": required}
 
@@ -148,12 +148,13 @@ def type_words(schema: JsonObject, root: JsonObject | None = None, depth: int = 
         return json.dumps(schema["const"], ensure_ascii=False)
     kind = schema.get("type")
     if isinstance(kind, list):
-        return " or ".join(str(one) for one in kind)
+        return " or ".join(str(name) for name in kind)
     for key in ("anyOf", "oneOf"):
         if isinstance(choices := schema.get(key), list):
-            inner = (one for one in choices if isinstance(one, dict) and depth < _MAX_WORDS_DEPTH)
+            inner = (choice for choice in choices if isinstance(choice, dict) and depth < _MAX_WORDS_DEPTH)
             return (
-                " or ".join(dict.fromkeys(type_words(one, root, depth + 1) for one in inner)) or "any value"
+                " or ".join(dict.fromkeys(type_words(choice, root, depth + 1) for choice in inner))
+                or "any value"
             )
     if kind == "array":
         items = schema.get("items")
@@ -190,7 +191,7 @@ def value_among(texts: Sequence[str], name: str, tool: Tool) -> str:
     schema = resolved_properties(tool.input_schema).get(name, {})
     if _is_free_text(schema, tool.input_schema):
         return joined
-    fitting = [one for one in (joined, *texts) if _takes(tool, schema, coerced(one, name, tool))]
+    fitting = [text for text in (joined, *texts) if _takes(tool, schema, coerced(text, name, tool))]
     return fitting[0] if joined in fitting or len(fitting) == 1 else joined
 
 
@@ -212,10 +213,12 @@ def titled_choices(schema: JsonObject) -> tuple[tuple[str, str], ...]:
     if isinstance(values, list) and isinstance(titles, list) and len(values) == len(titles):
         pairs = list(zip(values, titles, strict=True))
     else:
-        listed = next((found for key in ("oneOf", "anyOf") if isinstance(found := schema.get(key), list)), [])
-        if not all(isinstance(one, dict) and "const" in one for one in listed):
+        listed = next(
+            (choices for key in ("oneOf", "anyOf") if isinstance(choices := schema.get(key), list)), []
+        )
+        if not all(isinstance(choice, dict) and "const" in choice for choice in listed):
             return ()
-        pairs = [(one["const"], one.get("title")) for one in listed if isinstance(one, dict)]
+        pairs = [(choice["const"], choice.get("title")) for choice in listed if isinstance(choice, dict)]
     texts = [
         (value, title if isinstance(title, str) else "") for value, title in pairs if isinstance(value, str)
     ]
@@ -231,14 +234,14 @@ def with_chosen_values(answer: JsonObject, tool: Tool) -> JsonObject:
 
 def _chosen(value: JsonValue, schema: JsonObject) -> JsonValue:
     if isinstance(value, list) and isinstance(items := schema.get("items"), dict):
-        return [_chosen(one, items) for one in value]
+        return [_chosen(item, items) for item in value]
     if not isinstance(value, str):
         return value
     choices = titled_choices(schema)
-    if any(value == one for one, _ in choices):
+    if any(value == choice for choice, _ in choices):
         return value
     word = value.strip().casefold()
-    named = [one for one, title in choices if word and title.strip().casefold() == word]
+    named = [choice for choice, title in choices if word and title.strip().casefold() == word]
     return named[0] if len(named) == 1 else value
 
 
@@ -285,9 +288,13 @@ def _is_free_text(schema: JsonObject, root: JsonObject, depth: int = 0) -> bool:
     if _NARROW & schema.keys():
         return False
     listed = [schema[key] for key in ("anyOf", "oneOf") if isinstance(schema.get(key), list)]
-    choices = [one for many in listed if isinstance(many, list) for one in many if isinstance(one, dict)]
+    choices = [
+        choice for many in listed if isinstance(many, list) for choice in many if isinstance(choice, dict)
+    ]
     if choices:
-        return depth == _MAX_CHOICES_DEPTH or any(_is_free_text(one, root, depth + 1) for one in choices)
+        return depth == _MAX_CHOICES_DEPTH or any(
+            _is_free_text(choice, root, depth + 1) for choice in choices
+        )
     return "type" not in schema or "string" in _types_of(schema)
 
 

@@ -53,12 +53,12 @@ def unavailable_peers(
     """The peers that have been down for `after_seconds`. A peer that comes back is ready at once."""
     return tuple(
         UnavailablePeer(
-            one.key,
-            _down_state(one),
-            one.since_ms - one.since_ms % _MINUTE_MS,
+            state.key,
+            _down_state(state),
+            state.since_ms - state.since_ms % _MINUTE_MS,
         )
-        for one in states
-        if one.down is not None and now_ms - one.since_ms >= after_seconds * 1000
+        for state in states
+        if state.down is not None and now_ms - state.since_ms >= after_seconds * 1000
     )
 
 
@@ -85,17 +85,17 @@ class OutageReport:
         `ahead_ms` is how far the shared clock is ahead of this machine's clock. It is measured for each report, and
         applied only to new outages.
         """
-        down = {one.key: one for one in states if one.down is not None}
+        down = {state.key: state for state in states if state.down is not None}
         known, self._since = self._since, {}
-        for key, one in down.items():
-            said = known.get(key)
-            is_known = said is not None and said[0] == one.since_ms
-            self._since[key] = said if said and is_known else (one.since_ms, one.since_ms + ahead_ms)
-        told = {
-            key: Outage(_down_state(one), self._since[key][1], one.was_up)
-            for key, one in sorted(down.items())
+        for key, state in down.items():
+            outage = known.get(key)
+            is_known = outage is not None and outage[0] == state.since_ms
+            self._since[key] = outage if outage and is_known else (state.since_ms, state.since_ms + ahead_ms)
+        outages = {
+            key: Outage(_down_state(state), self._since[key][1], state.was_up)
+            for key, state in sorted(down.items())
         }
-        return json.dumps(told, separators=(",", ":")).encode()
+        return json.dumps(outages, separators=(",", ":")).encode()
 
 
 def outages_in(report: bytes) -> dict[str, Outage]:
@@ -116,27 +116,27 @@ def agreed_states(own: Iterable[SourceState], reports: Sequence[bytes]) -> tuple
     A peer is up if any replica can call it: a client that tries again may reach that replica. A peer that is down went
     down when the last replica lost it; replicas that never reached it do not count for that time.
     """
-    told = [outages_in(one) for one in reports]
-    return tuple(_agreed(one.key, [outages.get(one.key) for outages in told]) for one in own)
+    reported = [outages_in(report) for report in reports]
+    return tuple(_agreed(state.key, [outages.get(state.key) for outages in reported]) for state in own)
 
 
-def _agreed(key: str, said: Sequence[Outage | None]) -> SourceState:
-    down = [one for one in said if one is not None]
-    if not down or len(down) < len(said):
+def _agreed(key: str, reported: Sequence[Outage | None]) -> SourceState:
+    down = [outage for outage in reported if outage is not None]
+    if not down or len(down) < len(reported):
         return SourceState(key, None, 0)
-    lost = [one.since_ms for one in down if one.was_up]
-    since_ms = max(lost) if lost else min(one.since_ms for one in down)
-    needs_login = all(one.state is Unavailability.LOGIN_NEEDED for one in down)
+    lost = [outage.since_ms for outage in down if outage.was_up]
+    since_ms = max(lost) if lost else min(outage.since_ms for outage in down)
+    needs_login = all(outage.state is Unavailability.LOGIN_NEEDED for outage in down)
     return SourceState(key, _BY_ALL, since_ms, needs_login=needs_login)
 
 
-def unavailability(one: SourceState) -> Unavailability | None:
+def unavailability(state: SourceState) -> Unavailability | None:
     """The state in which a peer cannot be called; None while it can."""
-    return None if one.down is None else _down_state(one)
+    return None if state.down is None else _down_state(state)
 
 
-def _down_state(one: SourceState) -> Unavailability:
-    return Unavailability.LOGIN_NEEDED if one.needs_login else Unavailability.UNREACHABLE
+def _down_state(state: SourceState) -> Unavailability:
+    return Unavailability.LOGIN_NEEDED if state.needs_login else Unavailability.UNREACHABLE
 
 
 def availability_of(
@@ -148,9 +148,9 @@ def availability_of(
     The extension does not name peers: a card shows only their skills.
     """
     listed: list[JsonObject] = [
-        {"state": one.state.value, "since": timestamp(one.since_ms), "skills": [*skills[one.key]]}
-        for one in peers
-        if skills.get(one.key)
+        {"state": peer.state.value, "since": timestamp(peer.since_ms), "skills": [*skills[peer.key]]}
+        for peer in peers
+        if skills.get(peer.key)
     ]
     if not listed:
         return None
@@ -168,13 +168,15 @@ def unavailable_skills(card: AgentCard) -> Mapping[str, tuple[str, int | None]]:
     Any agent may have written the card, so entries in another form are skipped.
     """
     extensions = card.capabilities.extensions or ()
-    params = next((one.params for one in extensions if one.uri == AVAILABILITY_URI), None) or {}
-    listed, found = params.get("unavailable"), dict[str, tuple[str, int | None]]()
-    for one in listed if isinstance(listed, list) else ():
-        if isinstance(one, dict) and isinstance(ids := one.get("skills"), list):
-            state, since = str(one.get("state", "")), _time_in(one.get("since"))
-            found |= {skill_id: (state, since) for skill_id in ids if isinstance(skill_id, str)}
-    return found
+    params = (
+        next((extension.params for extension in extensions if extension.uri == AVAILABILITY_URI), None) or {}
+    )
+    listed, by_skill = params.get("unavailable"), dict[str, tuple[str, int | None]]()
+    for entry in listed if isinstance(listed, list) else ():
+        if isinstance(entry, dict) and isinstance(ids := entry.get("skills"), list):
+            state, since = str(entry.get("state", "")), _time_in(entry.get("since"))
+            by_skill |= {skill_id: (state, since) for skill_id in ids if isinstance(skill_id, str)}
+    return by_skill
 
 
 def _time_in(text: object) -> int | None:

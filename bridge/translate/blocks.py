@@ -88,7 +88,7 @@ def as_json(value: JsonValue) -> str:
 def joined(pieces: Sequence[Part]) -> Part:
     """The part that these pieces make together."""
     first, *others = pieces
-    return first.changed(text="".join(one.text or "" for one in pieces)) if others else first
+    return first.changed(text="".join(piece.text or "" for piece in pieces)) if others else first
 
 
 def _blocks_from_part(part: Part, reading: ResultRules) -> tuple[JsonValue, ...]:

@@ -96,10 +96,10 @@ def refusal_in_reply(arguments: JsonObject, fields: frozenset[str]) -> str | Non
         BadArgumentsError: the arguments are not as its schema asks.
     """
     _require_fitting(_reply_tool(), arguments)
-    said, data = arguments.get("action"), arguments.get("data")
-    if said is None and isinstance(data, dict) and data.keys() == {"action"} and "action" not in fields:
-        said = data["action"]
-    return said if said in (ElicitAction.DECLINE, ElicitAction.CANCEL) else None
+    action, data = arguments.get("action"), arguments.get("data")
+    if action is None and isinstance(data, dict) and data.keys() == {"action"} and "action" not in fields:
+        action = data["action"]
+    return action if action in (ElicitAction.DECLINE, ElicitAction.CANCEL) else None
 
 
 def context_in(arguments: JsonObject) -> str | None:

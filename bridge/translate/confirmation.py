@@ -114,7 +114,9 @@ def answer_to_confirmation(message: Message, metadata: JsonObject, tool: Tool) -
 
     `metadata` is the request's metadata. A refusal in it counts like a refusal in the message's metadata.
     """
-    explicit = [one[ANSWER] for one in (metadata, message.metadata or {}) if one.get(ANSWER) is not None]
+    explicit = [
+        values[ANSWER] for values in (metadata, message.metadata or {}) if values.get(ANSWER) is not None
+    ]
     read = [_action_from(action) for action in explicit]
     actions = {*read, *(_answer_in(part, tool) for part in message.parts), _answer_in_text(message, tool)}
     for refusal in (ElicitAction.CANCEL, ElicitAction.DECLINE):
@@ -127,7 +129,9 @@ def refuses_in_words(message: Message) -> bool:
     """Whether a message refuses, in words or with `false` as data. For questions that have no form to fill in."""
     text = text_of_parts(message.parts).strip()
     data = [part.data for part in message.parts if part.kind == "data"] + list(json_in(text))
-    is_no = any(one is False or (isinstance(one, dict) and one.get("confirm") is False) for one in data)
+    is_no = any(
+        value is False or (isinstance(value, dict) and value.get("confirm") is False) for value in data
+    )
     return is_no or bool(_REFUSES.match(text))
 
 

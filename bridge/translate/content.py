@@ -186,8 +186,8 @@ def _resource_link(block: JsonObject, links: LinkRules) -> Part | None:
     given_name = name if isinstance(name, str) else None
     scheme = _scheme(str(fields["url"]))
     if scheme != "file" and resource_link(str(fields["url"])) is None:
-        said = f"a link that is no web address ({scheme or 'without a scheme'}:), not passed on"
-        return Part(text=f"[{given_name or 'a link'}: {said}]", metadata={BLOCK: _without_file(block)})
+        words = f"a link that is no web address ({scheme or 'without a scheme'}:), not passed on"
+        return Part(text=f"[{given_name or 'a link'}: {words}]", metadata={BLOCK: _without_file(block)})
     if scheme == "file" and not links.allow_file:
         return Part(
             text=f"[{given_name or 'a file'}: a link to a file of the server, not passed on]",

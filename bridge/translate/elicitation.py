@@ -207,8 +207,8 @@ def parts_of_questions(
     `occasions` see `extension.OCCASIONS`."""
     wrong = problems or {}
     text = "\n\n".join(_words(question, wrong.get(question.key, ())) for question in questions)
-    asked = [_data(question, wrong.get(question.key, ())) for question in questions]
-    data: JsonObject = asked[0] if len(asked) == 1 else {"questions": [*asked]}
+    items = [_data(question, wrong.get(question.key, ())) for question in questions]
+    data: JsonObject = items[0] if len(items) == 1 else {"questions": [*items]}
     blocks: JsonObject = {question.key: question.params for question in questions}
     metadata: JsonObject = {BLOCK: blocks, **({OCCASIONS: {**occasions}} if occasions else {})}
     return Part(text=text), Part(data=data, media_type="application/json", metadata=metadata)
@@ -256,10 +256,12 @@ def fitting_answers(message: Message, questions: Sequence[Elicitation]) -> dict[
         return {}
     message = with_one_text(message)
     try:
-        found = answers_from(message, questions, fill_defaults=False)
+        answers = answers_from(message, questions, fill_defaults=False)
     except A2AError:
         return {}
-    says_all = len(found.given) == len(questions) and all(one.get("content") for one in found.given.values())
+    says_all = len(answers.given) == len(questions) and all(
+        result.get("content") for result in answers.given.values()
+    )
     return {**answers_from(message, questions).given} if says_all else {}
 
 
@@ -290,24 +292,24 @@ def _action_of(message: Message, fields: frozenset[str]) -> ElicitAction:
 
 
 def _answers(answers: Sequence[tuple[Elicitation, Message]], fill_defaults: bool) -> Answers:
-    given: dict[str, JsonObject] = {}
+    results: dict[str, JsonObject] = {}
     problems: dict[str, tuple[Problem, ...]] = {}
     has_forms = any(question.form is not None for question, _ in answers)
     for question, message in answers:
         answer = _action_of(message, _fields(question))
         if answer is not ElicitAction.ACCEPT:
-            given[question.key] = {"action": answer.value}
+            results[question.key] = {"action": answer.value}
         elif question.form is None:
             # Beside a form, the words are about the form. Without a form, a refusal must not be reported as a visit.
             refuses = not has_forms and refuses_in_words(message)
-            given[question.key] = {"action": "decline" if refuses else "accept"}
+            results[question.key] = {"action": "decline" if refuses else "accept"}
         else:
             result = _filled_in(question.form, message, fill_defaults)
             if isinstance(result, tuple):
                 problems[question.key] = result
             else:
-                given[question.key] = result
-    return Answers(given, problems)
+                results[question.key] = result
+    return Answers(results, problems)
 
 
 def _filled_in(form: Tool, message: Message, fill_defaults: bool) -> JsonObject | tuple[Problem, ...]:
@@ -344,13 +346,13 @@ def _whole(content: JsonObject) -> JsonObject:
 def _content(form: Tool, message: Message) -> JsonObject:
     """The fields of a form that a message fills in, without defaults."""
     fields = tuple(properties_of(form.input_schema))
-    found = answer_in(message.parts, form, fields)
-    inner = found.get("content")
-    if set(found) == _RESULT_KEYS and isinstance(inner, dict) and not _RESULT_KEYS & set(fields):
-        found = inner
-    elif found == {"action": "accept"} and "action" not in fields:
-        found = {}
-    return with_chosen_values(coerced_fields(found, form), form)
+    content = answer_in(message.parts, form, fields)
+    inner = content.get("content")
+    if set(content) == _RESULT_KEYS and isinstance(inner, dict) and not _RESULT_KEYS & set(fields):
+        content = inner
+    elif content == {"action": "accept"} and "action" not in fields:
+        content = {}
+    return with_chosen_values(coerced_fields(content, form), form)
 
 
 def _with_defaults(form: Tool, content: JsonObject) -> JsonObject:
@@ -392,10 +394,10 @@ def _words(question: Elicitation, problems: Sequence[Problem]) -> str:
         if question.is_login:
             return f"{question.message}\nOpen this address of {host}: {question.url}\n{_GOES_ON}"
         return f"{question.message}\nOpen this address of {host}, and answer this task when it is done: {question.url}"
-    asked = dict.fromkeys(properties_of(question.form.input_schema), "") | {
+    names = dict.fromkeys(properties_of(question.form.input_schema), "") | {
         problem.name: problem.message for problem in problems
     }
-    lines = [f"- {describe(question.form, Problem(name, wrong))}" for name, wrong in asked.items()]
+    lines = [f"- {describe(question.form, Problem(name, wrong))}" for name, wrong in names.items()]
     lead = "That answer does not fit the form. " if problems else ""
     return "\n".join([f"{lead}{question.message}", *lines])
 
@@ -416,5 +418,5 @@ def _data(question: Elicitation, problems: Sequence[Problem]) -> JsonObject:
 def required_urls(data: JsonValue) -> dict[str, JsonObject]:
     """The URLs that the user has to visit first, by key, from the data of a server's error -32042 (2025-11-25)."""
     listed = data.get("elicitations") if isinstance(data, dict) else None
-    found = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
-    return {str(item.get("elicitationId") or f"url-{place}"): item for place, item in enumerate(found, 1)}
+    items = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+    return {str(item.get("elicitationId") or f"url-{place}"): item for place, item in enumerate(items, 1)}

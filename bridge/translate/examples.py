@@ -161,7 +161,7 @@ class _Maker:
     def _arrays(self, schema: JsonObject, depth: int) -> Iterator[JsonValue]:
         first = schema.get("prefixItems")
         begun = first if isinstance(first, list) else []
-        items = [value for one in begun for value in self.value(one, depth + 1)]
+        items = [value for schema in begun for value in self.value(schema, depth + 1)]
         least = max(_whole_number(schema.get("minItems"), 0), 0 if items else 1)
         if least > len(items) and least <= _MAX_CHOICES:
             items += self.value(schema.get("items", {}), depth + 1) * (least - len(items))

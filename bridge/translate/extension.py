@@ -74,9 +74,9 @@ def declaration(tools: Iterable[tuple[str, Tool]]) -> AgentExtension:
 
 def _declared(tool: Tool) -> JsonObject:
     """A tool as its server lists it, without icons that a client may not show."""
-    found: JsonObject = {key: tool.listed[key] for key in _LISTED if key in tool.listed}
-    if isinstance(icons := found.get("icons"), list):
-        found["icons"] = [
-            one for one in icons if isinstance(one, dict) and icon_link(str(one.get("src"))) is not None
+    declared: JsonObject = {key: tool.listed[key] for key in _LISTED if key in tool.listed}
+    if isinstance(icons := declared.get("icons"), list):
+        declared["icons"] = [
+            icon for icon in icons if isinstance(icon, dict) and icon_link(str(icon.get("src"))) is not None
         ]
-    return found
+    return declared

@@ -37,8 +37,8 @@ def metadata_of(uris: Iterable[str], metadata: Mapping[str, JsonValue] | None) -
 def extensions_in(uris: Iterable[str], metadata: Mapping[str, JsonValue] | None) -> tuple[str, ...]:
     """Of these extensions, the ones with an entry in the metadata."""
     chosen = tuple(uris)
-    found = {_extension_of(key, chosen) for key in metadata or ()}
-    return tuple(uri for uri in chosen if uri in found)
+    used = {_extension_of(key, chosen) for key in metadata or ()}
+    return tuple(uri for uri in chosen if uri in used)
 
 
 def metadata_of_messages(
@@ -50,22 +50,22 @@ def metadata_of_messages(
     For each key, the last message takes precedence.
     """
     chosen = tuple(uris)
-    found: JsonObject = {}
+    metadata: JsonObject = {}
     for message in messages:
         if message.role is Role.USER:
             used = {*active, *(message.extensions or ())}
-            found |= metadata_of((uri for uri in chosen if uri in used), message.metadata)
-    return found
+            metadata |= metadata_of((uri for uri in chosen if uri in used), message.metadata)
+    return metadata
 
 
 def with_extension_metadata(message: Message, uris: Iterable[str], meta: Mapping[str, JsonValue]) -> Message:
     """A message with the entries of `meta` that belong to these extensions, and with their URIs in `extensions`."""
     chosen = tuple(uris)
-    if not (found := metadata_of(chosen, meta)):
+    if not (metadata := metadata_of(chosen, meta)):
         return message
-    named = (*(message.extensions or ()), *extensions_in(chosen, found))
+    named = (*(message.extensions or ()), *extensions_in(chosen, metadata))
     return message.changed(
-        metadata={**found, **(message.metadata or {})}, extensions=tuple(dict.fromkeys(named))
+        metadata={**metadata, **(message.metadata or {})}, extensions=tuple(dict.fromkeys(named))
     )
 
 
@@ -80,10 +80,10 @@ def metadata_of_outcome(uris: Sequence[str], outcome: Task | Message) -> JsonObj
     holders: list[Artifact | Message] = [*(outcome.artifacts or ())]
     if outcome.status.message is not None:
         holders.append(outcome.status.message)
-    found = metadata_of(uris, outcome.metadata)
+    metadata = metadata_of(uris, outcome.metadata)
     for holder in holders:
-        found |= metadata_of(uris, holder.metadata)
-    return found
+        metadata |= metadata_of(uris, holder.metadata)
+    return metadata
 
 
 def _extension_of(key: str, uris: Iterable[str]) -> str | None:

@@ -35,12 +35,12 @@ def place_files(
     """The arguments with each file in the first free property that takes it, and the files that fit no property."""
     filled, unplaced = dict(arguments), []
     for part in files:
-        if not _place(tool, filled, part):
+        if not _fill_in(tool, filled, part):
             unplaced.append(part)
     return filled, tuple(unplaced)
 
 
-def _place(tool: Tool, arguments: JsonObject, part: Part) -> bool:
+def _fill_in(tool: Tool, arguments: JsonObject, part: Part) -> bool:
     for name, prop in resolved_properties(tool.input_schema).items():
         is_list = prop.get("type") == "array"
         schema = prop.get("items") if is_list else prop
@@ -85,8 +85,8 @@ def standard_base64(text: str) -> str:
 
 def is_of_type(media_type: str, wanted: str) -> bool:
     """Whether a media type matches the wanted one, which may be a range such as `image/*`."""
-    one, other = (text.partition(";")[0].strip().lower() for text in (media_type, wanted))
-    return one == other or (other.endswith("/*") and one.startswith(other[:-1]))
+    own, other = (text.partition(";")[0].strip().lower() for text in (media_type, wanted))
+    return own == other or (other.endswith("/*") and own.startswith(other[:-1]))
 
 
 def _text_of(raw: str) -> str | None:

@@ -123,8 +123,8 @@ def arguments_in(parts: Sequence[Part], tool: Tool, text_into: str | None) -> Js
     content = _content_of(parts)
     objects = [value for value in content.data if isinstance(value, dict)]
     arguments: JsonObject = {}
-    for found in objects:
-        arguments |= _given(found, tool)
+    for values in objects:
+        arguments |= _arguments_of(values, tool)
     if not objects:
         arguments = _arguments_in_texts(content, tool)
     takes_text = text_into or _text_property(tool.input_schema)
@@ -136,13 +136,13 @@ def arguments_in(parts: Sequence[Part], tool: Tool, text_into: str | None) -> Js
 def data_in(message: Message, tool: Tool) -> JsonObject:
     """The arguments for a tool in the data parts of a message that did not name the skill."""
     content = _content_of(message.parts)
-    found = {
+    values = {
         name: value
-        for one in content.data
-        if isinstance(one, dict)
-        for name, value in _given(one, tool).items()
+        for item in content.data
+        if isinstance(item, dict)
+        for name, value in _arguments_of(item, tool).items()
     }
-    return {name: value for name, value in found.items() if name in properties_of(tool.input_schema)}
+    return {name: value for name, value in values.items() if name in properties_of(tool.input_schema)}
 
 
 def with_metadata(message: Message, metadata: JsonObject) -> Message:
@@ -193,22 +193,22 @@ def answer_in(
     content = _content_of(parts)
     objects = [value for value in content.data if isinstance(value, dict)]
     if objects:
-        return {name: value for found in objects for name, value in _given(found, tool).items()}
+        return {name: value for values in objects for name, value in _arguments_of(values, tool).items()}
     name, _, rest = content.text.partition(" ")
-    found = _arguments_in_text(rest.strip() if name == skill_id else content.text, tool)
-    if found is not None and found.keys() <= properties_of(tool.input_schema).keys():
-        return found
+    arguments = _arguments_in_text(rest.strip() if name == skill_id else content.text, tool)
+    if arguments is not None and arguments.keys() <= properties_of(tool.input_schema).keys():
+        return arguments
     if len(fields) != 1:
-        return found or {}
+        return arguments or {}
     texts = [part.text for part in parts if part.text is not None]
     return {fields[0]: value_among(texts, fields[0], tool)}
 
 
-def _given(found: JsonObject, tool: Tool) -> JsonObject:
+def _arguments_of(values: JsonObject, tool: Tool) -> JsonObject:
     """The arguments in an object: its own fields, or its `arguments` when it names a skill."""
-    inner = found.get("arguments")
-    alone = len(found) == 1 and "arguments" in properties_of(tool.input_schema)
-    return inner if isinstance(inner, dict) and set(found) <= _FORM_KEYS and not alone else found
+    inner = values.get("arguments")
+    alone = len(values) == 1 and "arguments" in properties_of(tool.input_schema)
+    return inner if isinstance(inner, dict) and set(values) <= _FORM_KEYS and not alone else values
 
 
 def _content_of(parts: Sequence[Part]) -> _Content:
@@ -269,9 +269,9 @@ def _named_in_metadata(
     for key in keys:
         skill_id = metadata.get(key)
         if isinstance(skill_id, str) and skill_id:
-            given = metadata.get(ARGUMENTS)
-            if isinstance(given, dict):
-                return skill_id, given
+            arguments = metadata.get(ARGUMENTS)
+            if isinstance(arguments, dict):
+                return skill_id, arguments
             return skill_id, _arguments_for(skill_id, content, skills, rules)
     return None
 
@@ -310,7 +310,7 @@ def _arguments_in_texts(content: _Content, tool: Tool) -> JsonObject:
         return whole
     alone = (_arguments_in_text(text, tool) or {} for text in content.texts)
     known = properties_of(tool.input_schema).keys()
-    return {name: value for found in alone if found.keys() <= known for name, value in found.items()}
+    return {name: value for values in alone if values.keys() <= known for name, value in values.items()}
 
 
 def _arguments_in_text(text: str, tool: Tool) -> JsonObject | None:
@@ -319,7 +319,7 @@ def _arguments_in_text(text: str, tool: Tool) -> JsonObject | None:
         return {}
     value = _json(text)
     if isinstance(value, dict):
-        return _given(value, tool)
+        return _arguments_of(value, tool)
     return _pairs(text, tool)
 
 

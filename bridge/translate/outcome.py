@@ -89,4 +89,4 @@ def progress_metadata(progress: ProgressReport) -> JsonObject:
 def unaccepted_types(parts: Sequence[Part], accepted: tuple[str, ...]) -> tuple[str, ...]:
     """The media types of a result that the client did not list as accepted. Such content is delivered anyway."""
     types = {part.media_type or _TYPE_OF[part.kind] for part in parts}
-    return tuple(sorted(one for one in types if not accepts_any(accepted, (one,))))
+    return tuple(sorted(media_type for media_type in types if not accepts_any(accepted, (media_type,))))

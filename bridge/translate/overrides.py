@@ -198,23 +198,23 @@ _LIFTING_VALUES: Final[Mapping[str, bool]] = {"hidden": False, "confirm": False,
 def _without_lifting(rule: Rule) -> Rule:
     """The rule without the keys that lift restrictions."""
     changes: dict[str, object] = {}
-    for one in fields(rule):
-        value = getattr(rule, one.name)
-        if one.name == "arguments":
-            changes[one.name] = {name: _without_lifting(argument) for name, argument in value.items()}
-        elif one.name in _LIFTING_VALUES and value is _LIFTING_VALUES[one.name]:
-            changes[one.name] = None
+    for rule_field in fields(rule):
+        value = getattr(rule, rule_field.name)
+        if rule_field.name == "arguments":
+            changes[rule_field.name] = {name: _without_lifting(argument) for name, argument in value.items()}
+        elif rule_field.name in _LIFTING_VALUES and value is _LIFTING_VALUES[rule_field.name]:
+            changes[rule_field.name] = None
     return replace(rule, **changes)  # type: ignore[arg-type]  # each is a field's value
 
 
 def _merged(weaker: Rule, stronger: Rule) -> Rule:
     changes: dict[str, object] = {}
-    for one in fields(stronger):
-        value = getattr(stronger, one.name)
-        if one.name == "arguments":
-            changes[one.name] = _merged_arguments(getattr(weaker, one.name), value)
-        elif value is not one.default:
-            changes[one.name] = value
+    for rule_field in fields(stronger):
+        value = getattr(stronger, rule_field.name)
+        if rule_field.name == "arguments":
+            changes[rule_field.name] = _merged_arguments(getattr(weaker, rule_field.name), value)
+        elif value is not rule_field.default:
+            changes[rule_field.name] = value
     return replace(weaker, **changes)  # type: ignore[arg-type]  # each is a field's value
 
 
@@ -233,7 +233,7 @@ def shown_schema(schema: JsonObject, rules: Mapping[str, ArgumentRule]) -> JsonO
     known = declared_arguments(schema)
     hidden = frozenset(name for name, rule in rules.items() if rule.hidden)
     optional = frozenset(name for name, rule in rules.items() if rule.default is not ABSENT and name in known)
-    return _shown(schema, rules, hidden, optional) if rules else schema
+    return _changed_schema(schema, rules, hidden, optional) if rules else schema
 
 
 def with_default_arguments(
@@ -244,13 +244,13 @@ def with_default_arguments(
     `schema` is the server's own schema. A default for an argument that the schema does not declare is not sent.
     """
     known = declared_arguments(schema)
-    given = {name: value for name, value in arguments.items() if not is_hidden(name, rules)}
+    visible = {name: value for name, value in arguments.items() if not is_hidden(name, rules)}
     defaults = {
         name: rule.default
         for name, rule in rules.items()
-        if rule.default is not ABSENT and name in known and name not in given
+        if rule.default is not ABSENT and name in known and name not in visible
     }
-    return {**given, **defaults} if defaults or len(given) < len(arguments) else arguments
+    return {**visible, **defaults} if defaults or len(visible) < len(arguments) else arguments
 
 
 def hidden_arguments_in(arguments: JsonObject, rules: Mapping[str, ArgumentRule]) -> tuple[str, ...]:
@@ -270,7 +270,7 @@ def is_hidden(name: str, rules: Mapping[str, ArgumentRule]) -> bool:
     return name in rules and rules[name].hidden is True
 
 
-def _shown(
+def _changed_schema(
     schema: JsonObject,
     rules: Mapping[str, ArgumentRule],
     hidden: frozenset[str],
@@ -293,24 +293,24 @@ def _shown(
     if "default" in schema:
         shown["default"] = _without(schema["default"], hidden)
     for key, inner in _inner(schema):
-        changed = _shown(inner, rules, hidden, optional)
+        changed = _changed_schema(inner, rules, hidden, optional)
         listed = shown[key]
         shown[key] = (
-            [changed if one is inner else one for one in listed] if isinstance(listed, list) else changed
+            [changed if item is inner else item for item in listed] if isinstance(listed, list) else changed
         )
     return shown
 
 
 def _inner(schema: JsonObject) -> list[tuple[str, JsonObject]]:
     """The subschemas that add to the same object, each with its keyword."""
-    found: list[tuple[str, JsonObject]] = []
+    schemas: list[tuple[str, JsonObject]] = []
     for key in _SUBSCHEMAS:
         if isinstance(several := schema.get(key), list):
-            found += [(key, one) for one in several if isinstance(one, dict)]
+            schemas += [(key, item) for item in several if isinstance(item, dict)]
     for key in _SUBSCHEMA:
-        if isinstance(one := schema.get(key), dict):
-            found.append((key, one))
-    return found
+        if isinstance(inner := schema.get(key), dict):
+            schemas.append((key, inner))
+    return schemas
 
 
 def _described(prop: JsonValue, rule: ArgumentRule | None) -> JsonValue:

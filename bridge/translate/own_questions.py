@@ -72,11 +72,15 @@ def ask_which_skill(unclear: UnclearCall, skills: Mapping[str, Tool]) -> tuple[P
     return Part(text=text), Part(data=data, media_type="application/json")
 
 
-def arguments(skill_id: str, tool: Tool, given: JsonObject, problems: Sequence[Problem]) -> tuple[Part, ...]:
+def arguments(skill_id: str, tool: Tool, known: JsonObject, problems: Sequence[Problem]) -> tuple[Part, ...]:
     """The parts that ask for missing or wrong arguments: in words, and as data with a form."""
     unknown = [problem.name for problem in problems if problem.message == UNKNOWN_ARGUMENT]
     needed = [problem for problem in problems if problem.message != UNKNOWN_ARGUMENT]
-    lines = [f"To run {skill_id} I need:", *(f"- {describe(tool, one)}" for one in needed)] if needed else []
+    lines = (
+        [f"To run {skill_id} I need:", *(f"- {describe(tool, problem)}" for problem in needed)]
+        if needed
+        else []
+    )
     if unknown:
         names = ", ".join(map(echoed, unknown))
         without = "it" if len(unknown) == 1 else "them"
@@ -87,7 +91,7 @@ def arguments(skill_id: str, tool: Tool, given: JsonObject, problems: Sequence[P
         "skill": skill_id,
         "schema": form_for(tool, problems),
         "errors": [{"property": problem.name, "message": problem.message} for problem in problems],
-        "arguments": {name: value for name, value in given.items() if len(json.dumps(value)) <= _MAX_ECHO},
+        "arguments": {name: value for name, value in known.items() if len(json.dumps(value)) <= _MAX_ECHO},
     }
     return Part(text=text), Part(data=data, media_type="application/json")
 

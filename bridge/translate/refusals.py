@@ -63,9 +63,13 @@ _DID: Final = {ElicitAction.DECLINE: "declined", ElicitAction.CANCEL: "canceled"
 
 def refusal_among(responses: Mapping[str, JsonValue]) -> UntoldRefusal | None:
     """The refusal among a host's answers, which are by key; None without a refusal."""
-    said = {response.get("action") for response in responses.values() if isinstance(response, dict)}
+    actions = {response.get("action") for response in responses.values() if isinstance(response, dict)}
     return next(
-        (UntoldRefusal(action) for action in (ElicitAction.CANCEL, ElicitAction.DECLINE) if action in said),
+        (
+            UntoldRefusal(action)
+            for action in (ElicitAction.CANCEL, ElicitAction.DECLINE)
+            if action in actions
+        ),
         None,
     )
 
@@ -74,14 +78,14 @@ def refusal_content(form: JsonValue) -> JsonObject | None:
     """The content that refuses in a form, and says nothing else; None when the schema declares no such content."""
     if not isinstance(form, dict):
         return None
-    found = {
+    values = {
         name: no
         for name, field in properties_of(form).items()
         if (no := _refusing_value(name, field)) is not None
     }
-    if len(found) != 1 or not set(required_of(form)) <= found.keys():
+    if len(values) != 1 or not set(required_of(form)) <= values.keys():
         return None
-    return {**found}
+    return {**values}
 
 
 def _refusing_value(name: str, field: JsonObject) -> bool | str | None:
@@ -95,10 +99,10 @@ def _refusing_value(name: str, field: JsonObject) -> bool | str | None:
     is_consent = about in _CONSENTS
     yes = _CONSENTS | (_YES if is_consent else frozenset())
     no = _REFUSALS | (_NO if is_consent else frozenset())
-    said = {value: _about(value) for value in values}
-    refusals = [value for value, words in said.items() if words in no]
-    is_clear = all(words in yes | no | _LEAVES for words in said.values())
-    has_yes = any(words in yes for words in said.values())
+    words_of = {value: _about(value) for value in values}
+    refusals = [value for value, words in words_of.items() if words in no]
+    is_clear = all(words in yes | no | _LEAVES for words in words_of.values())
+    has_yes = any(words in yes for words in words_of.values())
     return refusals[0] if is_clear and has_yes and len(refusals) == 1 else None
 
 
@@ -106,7 +110,11 @@ def _values(field: JsonObject) -> list[str]:
     """The choices of a field, as values."""
     plain, named = field.get("enum"), field.get("oneOf")
     values: list[JsonValue] = list(plain) if isinstance(plain, list) else []
-    values += [one.get("const") for one in named if isinstance(one, dict)] if isinstance(named, list) else []
+    values += (
+        [choice.get("const") for choice in named if isinstance(choice, dict)]
+        if isinstance(named, list)
+        else []
+    )
     return [value for value in values if isinstance(value, str)]
 
 

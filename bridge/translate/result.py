@@ -177,8 +177,14 @@ def _closing_blocks(
     already holds, whole or in pieces, are left out."""
     if message is None:
         return
-    known = [joined(one.parts[first:end]) for one in artifacts for first, end in pieces_in(one.parts)]
-    texts = {_words_of((part,)) for part in known} | {_words_of(one.parts) for one in artifacts} | {""}
+    known = [
+        joined(artifact.parts[first:end])
+        for artifact in artifacts
+        for first, end in pieces_in(artifact.parts)
+    ]
+    texts = (
+        {_words_of((part,)) for part in known} | {_words_of(artifact.parts) for artifact in artifacts} | {""}
+    )
     closing = [
         part
         for part in message.parts
@@ -228,7 +234,7 @@ def _checked(
     words = f"The agent's result does not fit the output schema of the tool: {why}. The agent gave:"
     failed: list[JsonValue] = [text_block(words), *content]
     failed += [
-        text_block(as_json(value)) for value in marked if not any(repeats(one, value) for one in content)
+        text_block(as_json(value)) for value in marked if not any(repeats(block, value) for block in content)
     ]
     result: JsonObject = {"content": failed, "isError": True}
     return result | own

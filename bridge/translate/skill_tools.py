@@ -104,7 +104,7 @@ def tools_of_agents(
     """The tools of all agents, in the order of the agents and their cards. Tools that hosts could not read are added to
     `left_out`, each with the key of its agent."""
     unread: list[tuple[str, UnservableTool]] = [] if left_out is None else left_out
-    found = [tool for source in sources for tool in _tools_of(_within(source, rules), rules, unread)]
+    tools = [tool for source in sources for tool in _tools_of(_within(source, rules), rules, unread)]
     wanted = {
         id(tool): ToolToName(
             tool.source_key,
@@ -112,10 +112,10 @@ def tools_of_agents(
             tool.original.name if tool.original else None,
             "" if tool.skill_id is None else str(tool.listed.get("title", "")),
         )
-        for tool in found
+        for tool in tools
     }
     names = tool_names(wanted.values(), always_prefixed=rules.always_prefixed)
-    return tuple(_called(tool, names[wanted[id(tool)]], wanted[id(tool)]) for tool in found)
+    return tuple(_called(tool, names[wanted[id(tool)]], wanted[id(tool)]) for tool in tools)
 
 
 def takes_context(tool: AgentTool) -> bool:
@@ -128,10 +128,10 @@ def takes_context(tool: AgentTool) -> bool:
 
 def skills_by_id(card: AgentCard) -> Mapping[str, AgentSkill]:
     """The skills of a card in its order. Of two skills with one id, the first counts."""
-    found: dict[str, AgentSkill] = {}
+    by_id: dict[str, AgentSkill] = {}
     for skill in card.skills:
-        found.setdefault(skill.id, skill)
-    return found
+        by_id.setdefault(skill.id, skill)
+    return by_id
 
 
 def listed_tools(
@@ -142,8 +142,8 @@ def listed_tools(
     longest_wait_seconds: int,
 ) -> tuple[JsonObject, ...]:
     """The tools as tools/list shows them."""
-    found = tuple(tool.listed for tool in tools)
-    shown = search_tools(rules.found_most) if rules.granularity == "search" else found
+    listed = tuple(tool.listed for tool in tools)
+    shown = search_tools(rules.found_most) if rules.granularity == "search" else listed
     return (*shown, *follow_ups(longest_wait_seconds)) if follow_up_tools else shown
 
 
@@ -165,11 +165,11 @@ def find_skills(
 def found_as_text(tools: Sequence[AgentTool]) -> str:
     """The text of a find_skill result: the found skills as JSON, with the names that call_skill takes."""
     shown = ("title", "description", "inputSchema")
-    found = [
+    entries = [
         {"skill": tool.name, **{key: tool.listed[key] for key in shown if key in tool.listed}}
         for tool in tools
     ]
-    return json.dumps(found, ensure_ascii=False)
+    return json.dumps(entries, ensure_ascii=False)
 
 
 def _score(tool: AgentTool, words: set[str]) -> int:
@@ -213,7 +213,7 @@ def _originals(card: AgentCard, work: SchemaBudget) -> Mapping[str, Tool | Unser
     for extension in card.capabilities.extensions or ():
         listed = (extension.params or {}).get("tools") if extension.uri == URI else None
         if isinstance(listed, dict):
-            return {skill_id: _tool_from(skill_id, one, work) for skill_id, one in listed.items()}
+            return {skill_id: _tool_from(skill_id, fields, work) for skill_id, fields in listed.items()}
     return None
 
 
@@ -308,8 +308,12 @@ def _description(skill: AgentSkill, card: AgentCard) -> str:
 
 
 def _called(tool: AgentTool, name: str, wanted: ToolToName) -> AgentTool:
-    far = [other for one in tool.far_names for other in (one, *names_of(replace(wanted, skill_id=one)))]
-    far += [other for one in tool.far_names for other in names_of(replace(wanted, skill_id=one, exact=None))]
+    far = [
+        other for far_id in tool.far_names for other in (far_id, *names_of(replace(wanted, skill_id=far_id)))
+    ]
+    far += [
+        other for far_id in tool.far_names for other in names_of(replace(wanted, skill_id=far_id, exact=None))
+    ]
     tool = replace(
         tool,
         every_name=names_of(wanted),

@@ -61,7 +61,9 @@ def skill_ids(keys: Iterable[ToolKey]) -> dict[ToolKey, str]:
             lowest[skill_id] = min(steps[key], lowest.get(skill_id, steps[key]))
         wanted = Counter(ids.values())
         # An id that has a prefix already stays. The tool whose plain name collides with it gets a prefix.
-        going_on = [key for key, one in ids.items() if wanted[one] > 1 and steps[key] == lowest[one]]
+        going_on = [
+            key for key, skill_id in ids.items() if wanted[skill_id] > 1 and steps[key] == lowest[skill_id]
+        ]
         if not going_on:
             return ids
         for key in going_on:
@@ -114,8 +116,8 @@ def accepts_any(accepted: tuple[str, ...], offered: tuple[str, ...]) -> bool:
     return not accepted or any(_matches(mine, theirs) for mine in offered for theirs in accepted)
 
 
-def _matches(one: str, other: str) -> bool:
-    one_type, _, one_subtype = one.partition(";")[0].strip().lower().partition("/")
+def _matches(first: str, other: str) -> bool:
+    one_type, _, one_subtype = first.partition(";")[0].strip().lower().partition("/")
     other_type, _, other_subtype = other.partition(";")[0].strip().lower().partition("/")
     wide = ("*", "")
     return (one_type == other_type or "*" in (one_type, other_type)) and (

@@ -236,7 +236,7 @@ async def test_an_issuer_that_is_down_at_the_start_is_known_once_it_is_up() -> N
     async with listening(issuer) as issuer.url, anyio.create_task_group() as tasks:
         issuers = Issuers(limits)
         (verifier,) = issuers.verifiers({"corp": issuer_at(issuer.url, {})})
-        tasks.start_soon(issuers.look)
+        tasks.start_soon(issuers.fetch_new_keys)
         while issuer.asked.count("/jwks") < 3:
             await anyio.sleep(0.01)
         issuer.answers.clear()

@@ -64,11 +64,11 @@ async def test_a_signal_while_nothing_is_served_ends_the_start() -> None:
 @pytest.mark.parametrize("signal_first", [True, False])
 async def test_what_else_asks_to_stop_does_not_count_as_a_signal(signal_first: bool) -> None:
     stopping = Shutdown(serving=True)
-    stop = [lambda: stopping.hear(signal.SIGTERM), stopping.ask]
+    stop = [lambda: stopping.handle_signal(signal.SIGTERM), stopping.ask]
     for one in stop if signal_first else reversed(stop):
         one()
     assert (stopping.asked.is_set(), stopping.at_once.is_set()) == (True, False)
-    stopping.hear(signal.SIGTERM)
+    stopping.handle_signal(signal.SIGTERM)
     assert stopping.at_once.is_set()
 
 

@@ -110,13 +110,13 @@ class CallSlot:
         if self.held_since == math.inf:
             self.held_since, self.is_contended = anyio.current_time(), False
             self._queue.holding[self] = None
-            self._queue.look()
+            self._queue.assign_slots()
 
     def go_on(self) -> None:
         """End the hold: no question is open any more."""
         if self.held_since < math.inf:
             self._end_hold()
-            self._queue.look()
+            self._queue.assign_slots()
 
     def contend(self, seconds: float) -> None:
         """Tell the call, once, that other calls wait and that its question is withdrawn after `seconds`."""
@@ -196,7 +196,7 @@ class CallQueue:
     def limit(self, slots_each: int) -> None:
         """Change the number of slots of each session. Calls that have a slot keep it."""
         self._slots_each = slots_each
-        self.look()
+        self.assign_slots()
 
     @asynccontextmanager
     async def slot(
@@ -211,7 +211,7 @@ class CallQueue:
         ticket = _Ticket(caller, on_held, anyio.current_time())
         self._waiting.setdefault(caller.principal, {})[ticket] = None
         try:
-            self.look(ticket)
+            self.assign_slots(ticket)
             if ticket.slot is None:
                 with anyio.move_on_after(within_seconds):
                     await self._assigned(ticket)
@@ -230,13 +230,13 @@ class CallQueue:
         self._forget(ticket)
         ticket.is_displaced = True
         ticket.moved.tell()
-        self.look()
+        self.assign_slots()
         return True
 
-    def look(self, newcomer: _Ticket | None = None) -> None:
+    def assign_slots(self, newcomer: _Ticket | None = None) -> None:
         """Assign the free slots, and update which question blocks the waiting calls."""
-        while (found := self._next()) is not None and (slots := self._free()) is not None:
-            self._assign(found, slots)
+        while (next_ticket := self._next()) is not None and (slots := self._free()) is not None:
+            self._assign(next_ticket, slots)
         if not self._waiting:
             self._blocker, self._deadline = None, math.inf
             return
@@ -282,7 +282,7 @@ class CallQueue:
                 self._sessions[0].session.name,
             )
             self._blocker.withdraw()
-            self.look()
+            self.assign_slots()
 
     def _no_slot(self, ticket: _Ticket, within_seconds: float) -> BusyError:
         name = self._sessions[0].session.name
@@ -317,7 +317,7 @@ class CallQueue:
         return self._sessions[-1]
 
     def _least_taken(self, slots: list[_SessionSlots]) -> _SessionSlots:
-        return min(slots, key=lambda one: (one.session.down is not None, one.taken))
+        return min(slots, key=lambda slot: (slot.session.down is not None, slot.taken))
 
     def _assign(self, ticket: _Ticket, slots: _SessionSlots) -> None:
         self._forget(ticket)
@@ -337,7 +337,7 @@ class CallQueue:
             if not self._running[slot.caller.principal]:
                 del self._running[slot.caller.principal]
             self.holding.pop(slot, None)
-        self.look()
+        self.assign_slots()
 
     def _forget(self, ticket: _Ticket) -> None:
         """Remove the ticket from the waiting calls, if it is there."""

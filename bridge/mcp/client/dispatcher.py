@@ -370,7 +370,7 @@ class Wire(JSONRPCDispatcher):
 def _subscribed_tasks(params: Mapping[str, Any]) -> list[str]:
     notified = params.get("notifications")
     ids = notified.get("taskIds") if isinstance(notified, dict) else None
-    return [one for one in ids if isinstance(one, str)] if isinstance(ids, list) else []
+    return [task_id for task_id in ids if isinstance(task_id, str)] if isinstance(ids, list) else []
 
 
 @dataclass(frozen=True)

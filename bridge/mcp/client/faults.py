@@ -144,12 +144,12 @@ def cannot_ask(answer: ServerRefusedError | JsonObject) -> bool:
     if not isinstance(content, list):
         return False
     texts = [block.get("text") for block in content if isinstance(block, dict)]
-    found = [(text, _NO_WAY_TO_ASK.search(text)) for text in texts if isinstance(text, str)]
+    matches = [(text, _NO_WAY_TO_ASK.search(text)) for text in texts if isinstance(text, str)]
     if answer.get("isError") is True:
-        return any(error for _, error in found)
+        return any(error for _, error in matches)
     return len(content) == 1 and any(
         error and error.start() <= _SAID_OF_IT and len(text) - error.end() <= _SAID_OF_IT
-        for text, error in found
+        for text, error in matches
     )
 
 
@@ -160,8 +160,8 @@ def means_session_lost(status: int, words: str) -> bool:
 
 def phrase_of_lost_session(words: str) -> str:
     """The words that may mean an unknown session; "" if there are none."""
-    found = _MAYBE_NO_SESSION.search(words)
-    return found[0] if found else ""
+    match = _MAYBE_NO_SESSION.search(words)
+    return match[0] if match else ""
 
 
 def doubts_session(error: MCPError) -> bool:
@@ -178,8 +178,8 @@ def status_of(error: MCPError) -> int | None:
 
 def error_of(kind: str, message: str, status: int | None = None) -> ErrorData:
     """The JSON-RPC error for a fault. `status` is the HTTP status, if the answer had no other information."""
-    told = {} if status is None else {STATUS_KEY: status}
-    return ErrorData(code=INTERNAL_ERROR, message=message, data={FAULT_KEY: kind, **told})
+    status_member = {} if status is None else {STATUS_KEY: status}
+    return ErrorData(code=INTERNAL_ERROR, message=message, data={FAULT_KEY: kind, **status_member})
 
 
 def received_in(text: bytes | str) -> list[SessionMessage | Exception]:

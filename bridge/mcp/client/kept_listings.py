@@ -60,9 +60,9 @@ class KeptListing:
     def listing(self) -> ToolListing:
         """The tools. Their schemas are compiled only when this is first read, since most starts find their servers
         up."""
-        said = json.loads(self.kept)
-        tools, faulty = tools_from(said["tools"], SchemaBudget(self.schema_values))
-        left_out = tuple(UnservableTool(name, reason) for name, reason in said["left_out"])
+        members = json.loads(self.kept)
+        tools, faulty = tools_from(members["tools"], SchemaBudget(self.schema_values))
+        left_out = tuple(UnservableTool(name, reason) for name, reason in members["left_out"])
         return ToolListing(tools, left_out + faulty)
 
     @cached_property
@@ -71,17 +71,17 @@ class KeptListing:
         return Greeting(**json.loads(self.kept)["greeting"])
 
 
-def kept_listing(kept: bytes, schema_values: int) -> KeptListing | None:
+def kept_listing(text: bytes, schema_values: int) -> KeptListing | None:
     """A listing from its stored bytes; None if another release wrote them in another format."""
-    found = KeptListing(kept, schema_values)
+    listing = KeptListing(text, schema_values)
     try:
-        said = json.loads(kept)
-        Greeting(**said["greeting"])
-        is_read = isinstance(said["tools"], list)
-        _ = [(name, reason) for name, reason in said["left_out"]]
+        members = json.loads(text)
+        Greeting(**members["greeting"])
+        is_read = isinstance(members["tools"], list)
+        _ = [(name, reason) for name, reason in members["left_out"]]
     except (ValueError, TypeError, KeyError):
         return None
-    return found if is_read else None
+    return listing if is_read else None
 
 
 class ListingMemory(Protocol):
@@ -91,7 +91,7 @@ class ListingMemory(Protocol):
         """The stored listing of a server; None if there is none, or it cannot be read now."""
         ...
 
-    def remember(self, identity: ServerIdentity, kept: bytes) -> None:
+    def remember(self, identity: ServerIdentity, text: bytes) -> None:
         """Store a listing in place of the earlier listing; empty bytes remove it. Failures are ignored."""
         ...
 
@@ -103,7 +103,7 @@ class NoListings:
         """See `ListingMemory`."""
         return None
 
-    def remember(self, identity: ServerIdentity, kept: bytes) -> None:
+    def remember(self, identity: ServerIdentity, text: bytes) -> None:
         """See `ListingMemory`."""
 
 
@@ -136,33 +136,33 @@ class ListingKeeper:
         self._last: ToolListing | None = None
         self._kept = b""
 
-    def look(self, server: DescribedServer) -> None:
+    def store_if_changed(self, server: DescribedServer) -> None:
         """Store the server's listing, if the server is up and the listing has changed."""
         listing, greeting = server.listing, server.greeting
         if server.down is not None or greeting is None or listing is self._last:
             return
         self._last = listing
-        kept = _as_kept(listing, greeting)
-        if kept == self._kept:
+        text = _as_kept(listing, greeting)
+        if text == self._kept:
             return
-        self._kept = kept
-        if len(kept) > LISTING_MOST_BYTES:
+        self._kept = text
+        if len(text) > LISTING_MOST_BYTES:
             logger.warning(
                 "%s lists more than %d MiB, which is not kept: a start while it is down shows none of its skills",
                 self._name,
                 LISTING_MOST_BYTES >> 20,
             )
-            kept = b""  # an earlier listing would have tools that no longer exist
-        self._memory.remember(self._identity, kept)
+            text = b""  # an earlier listing would have tools that no longer exist
+        self._memory.remember(self._identity, text)
 
 
 def _as_kept(listing: ToolListing, greeting: Greeting) -> bytes:
-    said = {
+    members = {
         "greeting": asdict(greeting),
         "tools": [tool.listed for tool in listing.tools],
-        "left_out": [[one.name, one.reason] for one in listing.left_out],
+        "left_out": [[tool.name, tool.reason] for tool in listing.left_out],
     }
-    return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
 class ListingFiles:
@@ -185,10 +185,10 @@ class ListingFiles:
             logger.warning("cannot read what %s listed last: %s", identity.server, exc)
             return None
 
-    def remember(self, identity: ServerIdentity, kept: bytes) -> None:
+    def remember(self, identity: ServerIdentity, text: bytes) -> None:
         """See `ListingMemory`."""
         try:
-            write_privately(self._file(identity), kept)
+            write_privately(self._file(identity), text)
             self._make_room()
         except (OSError, UsageError) as exc:
             logger.warning("cannot keep what %s lists: %s", identity.server, exc)
@@ -205,7 +205,7 @@ class ListingFiles:
 class ReadListings(ListingFiles):
     """Listings that are only read."""
 
-    def remember(self, identity: ServerIdentity, kept: bytes) -> None:
+    def remember(self, identity: ServerIdentity, text: bytes) -> None:
         """See `ListingMemory`."""
 
 

@@ -222,9 +222,9 @@ class ServerConnection:
         headers = mcp_param_headers(tool.header_names, call.arguments)
         with (
             self.questions.of_call(asker, as_task="task" in params),
-            self.wire.progress_to(heard if on_progress else None) as asked,
+            self.wire.progress_to(heard if on_progress else None) as progress_meta,
         ):
-            stamped = {**call.meta, **asked, **meta}
+            stamped = {**call.meta, **progress_meta, **meta}
             try:
                 return await self.request("tools/call", params, name=tool.name, headers=headers, meta=stamped)
             except NotTakenError as exc:
@@ -268,7 +268,7 @@ class ServerConnection:
             if self.calls == 0:
                 self.drained.tell()
 
-    async def _has_lost_session(self, said: MCPError) -> bool:
+    async def _has_lost_session(self, error: MCPError) -> bool:
         """Whether the server also answers a ping with an unknown session. If it does not, the words were about a
         session of the tool itself, and the tool has run."""
         if self.is_child or self.era is not Era.LEGACY:
@@ -277,7 +277,7 @@ class ServerConnection:
             try:
                 await self.wire.ask(next(self.request_ids), "ping", {}, self.stamp.headers("ping", None, {}))
             except MCPError as exc:
-                is_same = doubts_session(exc) and exc.message == said.message
+                is_same = doubts_session(exc) and exc.message == error.message
                 return is_same or fault_of(exc) == SESSION_LOST
         return False
 

@@ -124,7 +124,7 @@ class _TaskPoller:
         async with anyio.create_task_group() as group:
             if not self._handle.is_legacy:
                 group.start_soon(self._listen)
-            with self._session.about_task(self._handle.task_id, self._asker, self._hear) as keep_up:
+            with self._session.about_task(self._handle.task_id, self._asker, self._note_change) as keep_up:
                 while self._result is None and self._error is None:
                     await self._poll_once(group, keep_up)
             group.cancel_scope.cancel()
@@ -142,7 +142,7 @@ class _TaskPoller:
 
     async def _poll_once(self, group: anyio.abc.TaskGroup, keep_up: Callable[[], None]) -> None:
         """Read the task, act on its status, and wait until the next poll."""
-        task = await self._look()
+        task = await self._read_task()
         keep_up()
         if task is None:
             return
@@ -158,7 +158,7 @@ class _TaskPoller:
             with anyio.move_on_after(self._pause(task)):
                 await self._woken.wait()
 
-    async def _look(self) -> JsonObject | None:
+    async def _read_task(self) -> JsonObject | None:
         """The task from the server, by notification or tasks/get; None if an error has ended the following."""
         self._woken = anyio.Event()
         news, self._news = self._news, None
@@ -196,8 +196,8 @@ class _TaskPoller:
             case "cancelled":
                 self._error = _cancelled(task)
             case _:
-                asked = task.get("inputRequests")
-                self._ask(asked if isinstance(asked, dict) else {}, group)
+                requests = task.get("inputRequests")
+                self._ask(requests if isinstance(requests, dict) else {}, group)
 
     def _ask(self, outstanding: Mapping[str, JsonValue], group: anyio.abc.TaskGroup) -> None:
         """Ask the new questions, and withdraw questions that are no longer open at the server."""
@@ -257,12 +257,12 @@ class _TaskPoller:
     async def _listen(self) -> None:
         """Subscribe to changes of the task, if the server supports this, and again when the subscription ends. Polling
         goes on in any case."""
-        asked: JsonObject = {"notifications": {"taskIds": [self._handle.task_id]}}
+        params: JsonObject = {"notifications": {"taskIds": [self._handle.task_id]}}
         pauses = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_POLL_SECONDS)
         while True:
             since = anyio.current_time()
             try:
-                await self._session.request("subscriptions/listen", asked)
+                await self._session.request("subscriptions/listen", params)
             except ServerRefusedError as exc:
                 logger.debug("%s does not notify of its tasks: %s", self._session.name, exc)
                 return
@@ -272,7 +272,7 @@ class _TaskPoller:
                 pauses.reset()
             await anyio.sleep(pauses.next())
 
-    def _hear(self, task: JsonObject) -> None:
+    def _note_change(self, task: JsonObject) -> None:
         """Note a change. When a subscription begins, the task is read again, since earlier changes were not
         notified."""
         if "status" in task:
@@ -294,10 +294,10 @@ class _TaskPoller:
 
 
 def _error_from(error: JsonValue) -> ServerRefusedError:
-    found: dict[str, Any] = error if isinstance(error, dict) else {}
-    code = found.get("code")
-    words = str(found.get("message") or "The task failed, and its server gave no words for it")
-    return ServerRefusedError(code if isinstance(code, int) else 0, words, found.get("data"))
+    fields: dict[str, Any] = error if isinstance(error, dict) else {}
+    code = fields.get("code")
+    words = str(fields.get("message") or "The task failed, and its server gave no words for it")
+    return ServerRefusedError(code if isinstance(code, int) else 0, words, fields.get("data"))
 
 
 def _cancelled(task: JsonObject) -> TaskCancelledError:

@@ -84,8 +84,8 @@ class LastWords:
 
     def __str__(self) -> str:
         above = [self.error] if self.error and self.error not in self.lines else []
-        kept = [*above, *(self.lines or self.asides)]
-        words = f"; its last words: {' | '.join(kept)}" if kept else ""
+        lines = [*above, *(self.lines or self.asides)]
+        words = f"; its last words: {' | '.join(lines)}" if lines else ""
         return f"{words}; {self.hint}" if self.hint else words
 
 

@@ -86,16 +86,16 @@ class Upstream:
         logins: CallerLogins | None = None,
         on_change: Callable[[], None] = lambda: None,
         hops: Hops = UNHEARD,
-        kept: KeptListing | None = None,
+        known_listing: KeptListing | None = None,
     ) -> None:
-        """`on_change` is called when the tools have changed, or the server went up or down; see `Session`. `kept` is
-        what the server listed when an earlier process reached it."""
+        """`on_change` is called when the tools have changed, or the server went up or down; see `Session`.
+        `known_listing` is what the server listed when an earlier process reached it."""
         self.target = target
         self.logins = logins
         """The logins of the callers, each of whom has a session of its own; None if the server wants none of them."""
         self._settings = settings
         self._concurrency, self._queue_most = concurrency, queue
-        self._kept = kept
+        self._kept = known_listing
         self._memory = memory or ServerMemory(None)
         self._make = partial(
             Session,
@@ -143,14 +143,14 @@ class Upstream:
         """Pass a change of the first session on. Its first failure is no line of a log, as `ready` tells it. One for
         want of credentials is: only a person can mend that, and what is served without the server tells nobody."""
         if not self._was_tried and self._first.is_unauthorized:
-            self._refusal.tell(self.name, self._first.down or "")
+            self._refusal.log(self.name, self._first.down or "")
         self._was_tried = True
         self._on_change()
 
     def _hear_refusal(self, words: str) -> None:
         """Note that the server has not taken a request for want of credentials; with no words, that it has taken one.
         What it says of the credentials of a caller is not about the bridge's."""
-        if self._callers is None and self.logins is None and self._refusal.hear(self.name, words):
+        if self._callers is None and self.logins is None and self._refusal.note(self.name, words):
             self._on_change()
 
     def _go_serial(self) -> None:
@@ -441,8 +441,8 @@ class Upstream:
             del self._own[key]
         own.closing = True
         own.moved.tell()
-        told, own.on_end = own.on_end, []
-        for on_end in told:
+        callbacks, own.on_end = own.on_end, []
+        for on_end in callbacks:
             on_end()
 
     async def _keep(self, key: tuple[str, ...], own: _Own) -> None:

@@ -36,8 +36,8 @@ class ToolListing:
     def is_same(self, other: ToolListing) -> bool:
         """Whether two listings are equal."""
         return (self.left_out, self.odd) == (other.left_out, other.odd) and [
-            one.listed for one in self.tools
-        ] == [one.listed for one in other.tools]
+            tool.listed for tool in self.tools
+        ] == [tool.listed for tool in other.tools]
 
     @property
     def odd_fields(self) -> tuple[str, ...]:

@@ -43,10 +43,10 @@ class DeclaredCapabilities:
         """Read the declaration. An empty `elicitation` means forms. The tasks extension counts from 2026-07-28 on."""
         if capabilities is None:
             return cls()
-        asked = capabilities.elicitation
+        elicitation = capabilities.elicitation
         return cls(
-            forms=asked is not None and (asked.form is not None or asked.url is None),
-            urls=asked is not None and asked.url is not None,
+            forms=elicitation is not None and (elicitation.form is not None or elicitation.url is None),
+            urls=elicitation is not None and elicitation.url is not None,
             tasks=is_modern and TASKS_EXTENSION in (capabilities.extensions or {}),
         )
 

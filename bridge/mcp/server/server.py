@@ -287,7 +287,7 @@ class McpServer:
             # A list may depend on the caller (2026-07-28 tools/list), never on earlier requests.
             listed = items(principal_of(context).may_see)
             if for_legacy is not None and not is_modern(context):
-                listed = [for_legacy(one) for one in listed]
+                listed = [for_legacy(tool) for tool in listed]
             result: JsonObject = {key: list(listed)}
             if is_modern(context):
                 result |= {"ttlMs": self._limits.list_ttl_ms, "cacheScope": "private"}
@@ -421,13 +421,13 @@ class McpServer:
     @asynccontextmanager
     async def _telling(self) -> AsyncIterator[None]:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._tell)
+            tasks.start_soon(self._announce_changes)
             try:
                 yield
             finally:
                 tasks.cancel_scope.cancel()
 
-    async def _tell(self) -> None:
+    async def _announce_changes(self) -> None:
         while True:
             await self._changed.wait()
             self._changed = anyio.Event()

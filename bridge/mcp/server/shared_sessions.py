@@ -102,8 +102,8 @@ class SessionSharing:
         """The address in an entry; None if there is none, or a holder of the bridge's keys did not write it."""
         if entry.address is None:
             return None
-        said = _address_said(epoch, entry.start, entry.address)
-        if not self.proofs.holds(entry.proof, ProofPurpose.ADDRESS, *said):
+        address = _address_said(epoch, entry.start, entry.address)
+        if not self.proofs.holds(entry.proof, ProofPurpose.ADDRESS, *address):
             logger.warning("the address of replica %d was not written with our keys for its start", epoch)
             return None
         try:
@@ -262,7 +262,9 @@ class SharedSessions:
     def _is_silent(self, epoch: int, why: str) -> None:
         """Log once that an owner does not answer."""
         if epoch not in self._silent:
-            self._silent = {one for one in self._silent if one in self._sharing.registry.others} | {epoch}
+            self._silent = {other for other in self._silent if other in self._sharing.registry.others} | {
+                epoch
+            }
             logger.warning("replica %d does not answer: %s", epoch, why)
 
     async def _address(self, epoch: int) -> ReplicaAddress:

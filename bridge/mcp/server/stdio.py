@@ -183,9 +183,9 @@ def _messages_or_refusals(
         return [_refusal(INVALID_REQUEST, f"The message is larger than {limit_bytes} bytes")]
     if holds_more_values(line, max_values):
         return [_refusal(INVALID_REQUEST, f"The message holds more than {max_values} values and keys")]
-    found = messages_in(line)
-    messages = [read for read in found if isinstance(read, SessionMessage)]
-    for read in found:
+    reads = messages_in(line)
+    messages = [read for read in reads if isinstance(read, SessionMessage)]
+    for read in reads:
         if isinstance(read, UnreadableError):
             if not messages or read.request_id is not None:
                 messages.append(_refusal_of(read))

@@ -59,7 +59,9 @@ class Subscriptions:
             raise MCPError(INTERNAL_ERROR, "Too many streams are open")
         caller = caller_of(context)
         require_admitted(context)
-        known = [one for one in _task_ids(context) if self._tasks and self._tasks.knows(one, caller)]
+        known = [
+            task_id for task_id in _task_ids(context) if self._tasks and self._tasks.knows(task_id, caller)
+        ]
         stream = _ListenStream(context, _granted(params.notifications, known), caller.principal)
         self._streams.add(stream)
         try:
@@ -97,11 +99,11 @@ class Subscriptions:
                 stream.cut()
 
     async def _follow(self, task_id: str, caller: TaskCaller, stream: _ListenStream) -> None:
-        def tell(task: JsonObject) -> None:
+        def notify(task: JsonObject) -> None:
             stream.put(task_id, "notifications/tasks", task)
 
         assert self._tasks is not None
-        await self._tasks.watch(task_id, caller, tell)
+        await self._tasks.watch(task_id, caller, notify)
 
 
 class _ListenStream:
@@ -157,16 +159,16 @@ class _ListenStream:
         self.close()
 
     async def _send(self, method: str, params: JsonObject) -> None:
-        told = _RawNotification(method=method, params={**params, "_meta": self.meta})
+        notification = _RawNotification(method=method, params={**params, "_meta": self.meta})
         await self._context.session.send_notification(
-            told,  # type: ignore[arg-type]  # a ServerNotification with its params unread
+            notification,  # type: ignore[arg-type]  # a ServerNotification with its params unread
             related_request_id=self._context.request_id,
         )
 
 
-def _granted(asked: SubscriptionFilter, task_ids: Sequence[str]) -> JsonObject:
+def _granted(requested: SubscriptionFilter, task_ids: Sequence[str]) -> JsonObject:
     """The granted part of a filter: all but unknown tasks."""
-    granted: JsonObject = asked.model_dump(by_alias=True, mode="json", exclude_none=True)
+    granted: JsonObject = requested.model_dump(by_alias=True, mode="json", exclude_none=True)
     granted = {key: value for key, value in granted.items() if value and key != "taskIds"}
     return granted | ({"taskIds": [*task_ids]} if task_ids else {})
 
@@ -181,7 +183,7 @@ def _task_ids(context: Context) -> list[str]:
     if ids is None:
         return []
     require_declared(context)
-    if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids):
+    if not isinstance(ids, list) or not all(isinstance(task_id, str) for task_id in ids):
         raise MCPError(INVALID_PARAMS, "notifications.taskIds is no list of task ids")
     if len(ids) > MOST_TASKS:
         raise MCPError(INVALID_PARAMS, f"notifications.taskIds has more than {MOST_TASKS} task ids")

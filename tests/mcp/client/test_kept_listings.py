@@ -40,7 +40,7 @@ class Server:
 async def test_what_is_kept_is_what_the_server_listed_and_said_of_itself(tmp_path: Path) -> None:
     files, left_out = ListingFiles(tmp_path), (UnservableTool("x", "it is no object"),)
     server = Server(ToolListing((ECHO,), left_out))
-    ListingKeeper(files, SERVER, "demo").look(server)
+    ListingKeeper(files, SERVER, "demo").store_if_changed(server)
     kept = await files.recall(SERVER)
     assert kept is not None
     found = kept_listing(kept, 1000)
@@ -52,17 +52,17 @@ async def test_what_is_kept_is_what_the_server_listed_and_said_of_itself(tmp_pat
 async def test_a_server_that_is_down_or_was_never_up_changes_nothing(tmp_path: Path) -> None:
     files = ListingFiles(tmp_path)
     keeper = ListingKeeper(files, SERVER, "demo")
-    keeper.look(Server(ToolListing((ECHO,)), down="gone"))
-    keeper.look(Server(ToolListing(), greeting=None))
+    keeper.store_if_changed(Server(ToolListing((ECHO,)), down="gone"))
+    keeper.store_if_changed(Server(ToolListing(), greeting=None))
     assert await files.recall(SERVER) is None
-    keeper.look(Server(ToolListing((ECHO,))))
-    keeper.look(Server(ToolListing(), down="gone"))
+    keeper.store_if_changed(Server(ToolListing((ECHO,))))
+    keeper.store_if_changed(Server(ToolListing(), down="gone"))
     assert b"echo" in (await files.recall(SERVER) or b"")
 
 
 async def test_another_login_at_the_same_url_finds_nothing(tmp_path: Path) -> None:
     files = ListingFiles(tmp_path)
-    ListingKeeper(files, SERVER, "demo").look(Server(ToolListing((ECHO,))))
+    ListingKeeper(files, SERVER, "demo").store_if_changed(Server(ToolListing((ECHO,))))
     assert await files.recall(ServerIdentity(SERVER.server, b"as another")) is None
 
 
@@ -71,7 +71,7 @@ async def test_a_listing_above_the_bound_is_not_kept_and_that_is_said(
 ) -> None:
     files = ListingFiles(tmp_path)
     large = tool("echo", text={"type": "string", "description": "x" * LISTING_MOST_BYTES})
-    ListingKeeper(files, SERVER, "demo").look(Server(ToolListing((large,))))
+    ListingKeeper(files, SERVER, "demo").store_if_changed(Server(ToolListing((large,))))
     assert kept_listing(await files.recall(SERVER) or b"", 1000) is None
     assert "demo lists more than 2 MiB, which is not kept" in caplog.text
 
@@ -79,9 +79,9 @@ async def test_a_listing_above_the_bound_is_not_kept_and_that_is_said(
 async def test_a_listing_above_the_bound_takes_the_place_of_one_that_was_kept(tmp_path: Path) -> None:
     files = ListingFiles(tmp_path)
     keeper = ListingKeeper(files, SERVER, "demo")
-    keeper.look(Server(ToolListing((ECHO,))))
+    keeper.store_if_changed(Server(ToolListing((ECHO,))))
     large = tool("echo", text={"type": "string", "description": "x" * LISTING_MOST_BYTES})
-    keeper.look(Server(ToolListing((large,))))
+    keeper.store_if_changed(Server(ToolListing((large,))))
     kept = await files.recall(SERVER)
     assert kept is not None
     assert kept_listing(kept, 1000) is None
@@ -93,7 +93,7 @@ async def test_of_many_servers_those_that_were_seen_last_stay(tmp_path: Path) ->
         one = tmp_path / f"{number:032}-x.json"
         one.write_text("{}")
         os.utime(one, (number, number))
-    ListingKeeper(files, SERVER, "demo").look(Server(ToolListing((ECHO,))))
+    ListingKeeper(files, SERVER, "demo").store_if_changed(Server(ToolListing((ECHO,))))
     left = {one.name for one in tmp_path.iterdir()}
     assert len(left) == LISTINGS_MOST
     assert f"{0:032}-x.json" not in left
@@ -104,7 +104,7 @@ async def test_forgetting_a_server_forgets_what_it_listed_for_any_login(tmp_path
     files = ListingFiles(tmp_path)
     other = ServerIdentity("https://other.example.com", b"as one")
     for identity in (SERVER, ServerIdentity(SERVER.server, b"as another"), other):
-        ListingKeeper(files, identity, "demo").look(Server(ToolListing((ECHO,))))
+        ListingKeeper(files, identity, "demo").store_if_changed(Server(ToolListing((ECHO,))))
     forget_listings(tmp_path, {server_id(SERVER.server)}.__contains__)
     assert await files.recall(SERVER) is None
     assert await files.recall(other) is not None

@@ -47,13 +47,13 @@ _SET_BY_NPM: Final = re.compile(r"dp0|_prog|PATHEXT|NODE_EXE|NPM_PREFIX_\w+|NP[M
 """The variables that such a file sets. A file that sets other variables does more than start Node."""
 
 
-def environment_of(given: Mapping[str, str], own: Mapping[str, str], *, windows: bool) -> dict[str, str]:
+def environment_of(inherited: Mapping[str, str], own: Mapping[str, str], *, windows: bool) -> dict[str, str]:
     """The variables of a child. Its own variables take precedence over those of every child. On Windows, `Path` is
     `PATH`."""
     if not windows:
-        return {**given, **own}
+        return {**inherited, **own}
     named = {name.upper() for name in own}
-    return {**{name: value for name, value in given.items() if name.upper() not in named}, **own}
+    return {**{name: value for name, value in inherited.items() if name.upper() not in named}, **own}
 
 
 def argv_of(argv: Sequence[str], env: Mapping[str, str], cwd: str | None, *, windows: bool) -> Sequence[str]:
@@ -67,19 +67,19 @@ def argv_of(argv: Sequence[str], env: Mapping[str, str], cwd: str | None, *, win
         return argv
     variables = {name.upper(): value for name, value in env.items()}
     program, *words = argv
-    found = next(_found(program, variables, cwd), None)
-    if found is None:
+    file = next(_candidate_files(program, variables, cwd), None)
+    if file is None:
         where = "its folder" if _has_folder(program) else "the folders of PATH"
         raise FileNotFoundError(errno.ENOENT, f"there is no such program in {where}")
-    if found.suffix.lower() not in _BATCH:
-        return [str(found), *words]
-    if started := _started_by(found, variables):
+    if file.suffix.lower() not in _BATCH:
+        return [str(file), *words]
+    if started := _started_by(file, variables):
         return [*map(str, started), *words]
-    _require_harmless(found, words)
-    return [str(found), *words]
+    _require_harmless(file, words)
+    return [str(file), *words]
 
 
-def _found(program: str, variables: Mapping[str, str], cwd: str | None) -> Iterator[Path]:
+def _candidate_files(program: str, variables: Mapping[str, str], cwd: str | None) -> Iterator[Path]:
     """The files that a name may mean, in the order of preference."""
     here = Path(cwd or "")
     folders = [here] if _has_folder(program) else map(Path, variables.get("PATH", "").split(";"))
@@ -98,8 +98,8 @@ def _has_folder(program: str) -> bool:
 
 
 def _endings(variables: Mapping[str, str]) -> Sequence[str]:
-    said = [ending for ending in variables.get("PATHEXT", "").lower().split(";") if ending in _STARTED]
-    return said or _STARTED
+    endings = [ending for ending in variables.get("PATHEXT", "").lower().split(";") if ending in _STARTED]
+    return endings or _STARTED
 
 
 def _started_by(batch: Path, variables: Mapping[str, str]) -> tuple[Path, Path] | None:
@@ -114,7 +114,7 @@ def _started_by(batch: Path, variables: Mapping[str, str]) -> tuple[Path, Path] 
         return None
     script = batch.parent.joinpath(*place[1].split("\\"))
     beside = batch.with_name("node.exe")
-    node = beside if beside.is_file() else next(_found("node.exe", variables, None), None)
+    node = beside if beside.is_file() else next(_candidate_files("node.exe", variables, None), None)
     return (node, script) if node is not None and script.is_file() else None
 
 

@@ -99,8 +99,8 @@ class _LenientTransport(StreamableHTTPTransport):
         message = item.message
         if request_id is None or not isinstance(message, JSONRPCResponse | JSONRPCError):
             return False
-        said = None if message.id is None else coerce_request_id(message.id)
-        if said != coerce_request_id(request_id) and said in self._in_flight_posts:
+        message_id = None if message.id is None else coerce_request_id(message.id)
+        if message_id != coerce_request_id(request_id) and message_id in self._in_flight_posts:
             return False
         message.id = request_id
         return True

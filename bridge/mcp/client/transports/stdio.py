@@ -104,8 +104,8 @@ async def child(command: StdioTarget, name: str, last_words: LastWords) -> Async
 
 
 async def _started(command: StdioTarget) -> tuple[ChildProcess, ProcessTree]:
-    given = get_default_environment() | _GIVEN
-    env = environment_of(given, command.env, windows=ON_WINDOWS)
+    inherited = get_default_environment() | _GIVEN
+    env = environment_of(inherited, command.env, windows=ON_WINDOWS)
     try:
         argv = argv_of(command.argv, env, command.cwd, windows=ON_WINDOWS)
         return await started(argv, env, command.cwd)

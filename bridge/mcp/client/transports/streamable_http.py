@@ -339,17 +339,17 @@ class FaultMappingTransport(GuardedTransport):
 
     async def _error_page(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """An error page as a JSON-RPC error, with the challenge for the credentials."""
-        told = await self._told(request, response)
+        page = await self._error_response(request, response)
         if challenge := response.headers.get("www-authenticate"):
-            told.headers["www-authenticate"] = challenge
-        return told
+            page.headers["www-authenticate"] = challenge
+        return page
 
-    async def _told(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+    async def _error_response(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         body = await beginning_of(response)
         status, error = response.status_code, _jsonrpc_error(body)
-        said = body.decode("utf-8", "replace") if error is None else error.message
+        error_text = body.decode("utf-8", "replace") if error is None else error.message
         wants_token = "www-authenticate" in response.headers
-        if self.is_of_session(request) and not wants_token and means_session_lost(status, said):
+        if self.is_of_session(request) and not wants_token and means_session_lost(status, error_text):
             # Not the original status, since a 401 would count as a refused token.
             return self._fault(request, 404, SESSION_LOST, f"{self._name} no longer knows the session")
         refuses_login = self._is_callers and status == 401
@@ -358,7 +358,7 @@ class FaultMappingTransport(GuardedTransport):
             return _json_response(request, status, body if is_plain else _error_body(error))
         words = f"{self._name} answered HTTP {status} {response.reason_phrase}".rstrip()
         words += f" ({echoed(error.message)})" if error is not None else ""
-        if self.is_of_session(request) and not wants_token and (phrase := phrase_of_lost_session(said)):
+        if self.is_of_session(request) and not wants_token and (phrase := phrase_of_lost_session(error_text)):
             return self._fault(request, status, SESSION_DOUBTED, f"{words}: {phrase}")
         if wants_login(response) and self._how_to_log_in:
             words += f". {self._how_to_log_in}"
