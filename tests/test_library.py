@@ -170,7 +170,7 @@ for line in sys.stdin:
         async with bridge.open(bridge.loads(file)):
             pytest.fail("it is none")
     assert str(caught.value) == (
-        "demo does not speak MCP as the bridge knows it: capabilities is missing;"
+        "demo gave an invalid answer to the MCP handshake: capabilities is missing;"
         " protocolVersion: Input should be a valid string; serverInfo is missing"
     )
 

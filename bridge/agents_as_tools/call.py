@@ -277,7 +277,9 @@ class AgentCall:
                 responses = await incoming.ask({question.key: question.params for question in questions})
             except PeerError as exc:
                 logger.info(
-                    "%s: a question is told in words, as its host cannot be asked: %s", self._agent.key, exc
+                    "%s: the question is in the text of the result, because the host cannot be asked: %s",
+                    self._agent.key,
+                    exc,
                 )
                 return self._question_in_words(task)
             except AuditAwayError as exc:
@@ -309,7 +311,7 @@ class AgentCall:
         try:
             handle, call = self._task_handle(task_id)
         except HandleTooLongError as exc:
-            logger.warning("%s: a call becomes no task: %s", self._agent.key, exc)
+            logger.warning("%s: no task is made of a call: %s", self._agent.key, exc)
             return None
         working: JsonObject = {"status": "working", **({"statusMessage": self._words} if self._words else {})}
         return {"resultType": "task", **task_fields(handle, call, options), **working}

@@ -298,7 +298,9 @@ class McpTasks:
                         opened.client, task.id, Listener(wake), pace=pace, answered=task.status, pause=pause
                     )
                 except PeerError as exc:
-                    logger.info("%s: a watched task is looked at instead: %s", opened.agent.key, exc)
+                    logger.info(
+                        "%s: reading a watched task, since following it failed: %s", opened.agent.key, exc
+                    )
                 news.set()
 
             group.start_soon(follow)

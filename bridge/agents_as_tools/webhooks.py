@@ -78,7 +78,7 @@ class TaskWebhooks:
         try:
             token = self._handles.of_webhook(webhook)
         except HandleTooLongError as exc:
-            logger.info("%s: no webhook is asked for: %s", agent.key, exc)
+            logger.info("%s: no webhook is created: %s", agent.key, exc)
             return
         while len(self._kept) >= self._settings().push_tasks:
             self._drop(next(iter(self._kept)))
@@ -148,7 +148,7 @@ class TaskWebhooks:
         try:
             await created.client.delete_push_config(created.webhook.task_id, config_id)
         except PeerError as exc:
-            logger.debug("%s keeps a webhook: %s", created.agent.key, exc)
+            logger.debug("%s: a webhook could not be deleted: %s", created.agent.key, exc)
 
     def _refuses(self, agent: RemoteAgent, exc: PeerError) -> None:
         if agent.mark not in self._refused:

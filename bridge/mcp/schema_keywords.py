@@ -106,7 +106,7 @@ class Steps(FormatChecker):
         self._references += 1
         try:
             if self._references > MAX_REFERENCES:
-                raise TooManyStepsError("the check follows too many references into one another")
+                raise TooManyStepsError("the check follows too many nested references")
             yield
         finally:
             self._references -= 1

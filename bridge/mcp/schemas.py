@@ -131,7 +131,7 @@ def validator_of(schema: JsonObject) -> Validator:
     if is_deeper(schema, MAX_SCHEMA_DEPTH):
         raise ValueError(f"its schema is nested deeper than {MAX_SCHEMA_DEPTH} levels")
     if not isinstance(schema.get("$schema", ""), str):
-        raise InvalidSchemaError("its schema is not valid at $schema: that is no text")
+        raise InvalidSchemaError("its schema is not valid at $schema: the value is not a string")
     kind = validator_for(schema, default=Draft202012Validator)
     _require_valid(schema, kind)
     _require_whole(schema, kind)
@@ -456,10 +456,12 @@ def _require_own_references(
         try:
             resolved = resolver.lookup(reference)
         except (Unresolvable, TypeError) as exc:  # TypeError: a step into a number
-            words = f"its schema refers to {echoed(reference)}, which it does not hold; nothing is fetched"
+            words = (
+                f"its schema refers to {echoed(reference)}, which is not in the schema; nothing is fetched"
+            )
             raise ForeignReferenceError(words, holder, key) from exc
         if not isinstance(resolved.contents, dict | bool):
-            words = f"its schema refers to {echoed(reference)}, which is no schema"
+            words = f"its schema refers to {echoed(reference)}, which is not a schema"
             raise ForeignReferenceError(words, holder, key)
         _require_own_references(dialect.create_resource(resolved.contents), resolved.resolver, dialect, seen)
     for inner in schema.subresources():

@@ -104,7 +104,7 @@ def _icons(icons: list[JsonValue], faults: list[str]) -> list[JsonValue]:
         if isinstance(icon, dict) and isinstance(icon.get("src"), str):
             typed_icons.append(_typed(icon, _ICON, f"icons[{number}].", faults))
         else:
-            faults.append(f"its icons[{number}] is left out: it is no object with a src")
+            faults.append(f"its icons[{number}] is left out: it is not an object with a src")
     is_same = len(typed_icons) == len(icons) and all(
         new is old for new, old in zip(typed_icons, icons, strict=True)
     )

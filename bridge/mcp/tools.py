@@ -156,9 +156,7 @@ def _tool_from(item: JsonValue, work: SchemaBudget) -> Tool:
     validator, schema, fault = checkable(schema)
     unchecked = fault or unchecked
     if dialect := unknown_dialect(schema):
-        unchecked = (
-            f"its schema is of a dialect that is not known here, and read as 2020-12: {echoed(dialect)}"
-        )
+        unchecked = f"its schema has an unknown dialect and is read as 2020-12: {echoed(dialect)}"
     if is_deeper(item, MAX_SCHEMA_DEPTH + 1):
         raise ValueError(f"it is nested deeper than {MAX_SCHEMA_DEPTH} levels")
     if exceeds_floats(item):

@@ -134,7 +134,7 @@ class CallerLoginCheck:
         awaited = None if login is None else self._logins.awaited(login.proof)
         call = _call_digest(task_id, question.source_key, question.tool_name, question.arguments)
         if login is None or awaited is None or (awaited.principal, awaited.call) != (_name(job), call):
-            logger.info("task %s waits for a message: what is kept with it proves no call", task_id)
+            logger.info("task %s waits for a message: the data kept with it does not prove a call", task_id)
             return False
         job.turn = replace(
             job.turn,

@@ -127,7 +127,7 @@ class CallInRounds:
         result = await result_in_rounds(call, partial(self._once, progress), self._answers_to)
         if isinstance(result, RequireInput) or (handle := handle_from(result)) is None:
             return result
-        assert self._session is not None, "it made a task of a call"
+        assert self._session is not None, "the call that became a task had a session"
         return await self._follow(handle, self._session)
 
     def _extension_metadata(self) -> JsonObject:

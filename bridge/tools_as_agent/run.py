@@ -265,7 +265,7 @@ class ToolRun:
                 try:
                     contents = await resource_of(queue.session, uri)
                 except PeerError as exc:
-                    logger.info("the link %s of %s cannot be read: %s", uri, self._decision.skill_id, exc)
+                    logger.info("the link %s from %s cannot be read: %s", uri, self._decision.skill_id, exc)
                     continue
                 size = len(json_bytes(contents))
                 if size <= self._options.content.inline_limit_bytes and size * times <= left_bytes:

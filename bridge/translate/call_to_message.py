@@ -177,7 +177,7 @@ def _file_part(file: JsonValue, place: int) -> Part:
         raise BadArgumentsError(f"files[{place}] needs either url or base64, and not both")
     if url is not None and not _may_go_out(url):
         raise BadArgumentsError(
-            f"files[{place}].url is no address that an agent could open: give base64 instead"
+            f"files[{place}].url is not a URL that an agent could open: give base64 instead"
         )
     try:
         return Part(

@@ -81,7 +81,7 @@ def test_the_curl_line_that_it_prints_works(tmp_path: Path) -> None:
 
 REFUSED = [
     (["--", "no-such-command"], 2, "cannot start 'no-such-command'"),
-    (["--", sys.executable, "-c", "print('hello')"], 1, "before it said anything of MCP"),
+    (["--", sys.executable, "-c", "print('hello')"], 1, "before it gave an MCP answer"),
     (["--", sys.executable, "-c", "raise SystemExit('I broke')"], 1, "its last words: I broke"),
     (["--", "localhost:8302"], 2, "did you mean http://localhost:8302?"),
     (["http://127.0.0.1:1/mcp"], 1, "http://127.0.0.1:1/mcp cannot be reached"),

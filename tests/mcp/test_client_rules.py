@@ -229,7 +229,7 @@ async def test_a_handshake_that_takes_too_long_is_left_and_not_cancelled() -> No
 
     server = Silent()
     async with server.serve() as url:
-        with failing("said nothing of MCP"):
+        with failing("gave no MCP answer"):
             async with connection_to(url, Deadline.after(0.2)):
                 pass
         with anyio.fail_after(10):

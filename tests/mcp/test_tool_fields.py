@@ -24,7 +24,7 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {"icons": [ICON, "x", {"src": 5}]},
         {"icons": [ICON]},
-        "its icons[1] is left out: it is no object with a src",
+        "its icons[1] is left out: it is not an object with a src",
     ),
     ({"icons": [{**ICON, "sizes": "48x48"}]}, {"icons": [ICON]}, "its icons[0].sizes is left out"),
     ({"icons": [{**ICON, "theme": "blue"}]}, {"icons": [ICON]}, "its icons[0].theme is left out"),

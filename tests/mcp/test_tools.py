@@ -59,13 +59,13 @@ def test_a_bad_tool_is_left_out_and_named_and_the_others_stay(bad: Any, name: st
 
 
 REFERRING: list[tuple[Any, str]] = [
-    ({"$ref": "https://x.test/s"}, "its schema refers to https://x.test/s, which it does not hold"),
+    ({"$ref": "https://x.test/s"}, "its schema refers to https://x.test/s, which is not in the schema"),
     ({"$ref": "other.json"}, "its schema refers to other.json"),
     ({"$ref": "file:///etc/passwd"}, "its schema refers to file:///etc/passwd"),
     ({"$ref": "#/$defs/gone"}, "its schema refers to #/$defs/gone"),
     ({"$dynamicRef": "#gone"}, "its schema refers to #gone"),
     ({"items": {"allOf": [{"$ref": "#/nowhere"}]}}, "its schema refers to #/nowhere"),
-    ({"$ref": "#/required"}, "its schema refers to #/required, which is no schema"),
+    ({"$ref": "#/required"}, "its schema refers to #/required, which is not a schema"),
     ({"type": "any", "$ref": "#/gone"}, "its schema is not valid at properties/a/type"),
 ]
 
@@ -91,7 +91,7 @@ def test_of_a_schema_that_refers_elsewhere_nothing_is_checked_where_less_would_a
 @pytest.mark.parametrize("named", [5, {}, None])
 def test_a_schema_whose_dialect_is_no_text_is_read_as_2020_12(named: Any) -> None:
     tool = tool_of({"name": "t", "inputSchema": {"$schema": named, "required": ["a"]}})
-    assert tool.unchecked == "its schema is not valid at $schema: that is no text"
+    assert tool.unchecked == "its schema is not valid at $schema: the value is not a string"
     assert not tool.validator.is_valid({})
 
 
@@ -325,9 +325,7 @@ def test_a_tool_whose_schema_is_of_an_unknown_dialect_is_served_and_that_is_said
     unheard = "https://example.com/unheard"
     (tool,), left_out = tools_from([{"name": "t", "inputSchema": {**PREFIX, "$schema": unheard}}])
     assert left_out == ()
-    assert tool.unchecked == (
-        f"its schema is of a dialect that is not known here, and read as 2020-12: {unheard}"
-    )
+    assert tool.unchecked == (f"its schema has an unknown dialect and is read as 2020-12: {unheard}")
     assert not tool.validator.is_valid({"a": [1]})
 
 

@@ -276,7 +276,7 @@ class CallQueue:
     def _withdraw_if_due(self) -> None:
         if self._blocker is not None and anyio.current_time() >= self._deadline:
             logger.info(
-                "the question of task %s was withdrawn, since %s for %s",
+                "the question of task %s was withdrawn, because %s for %s",
                 self._blocker.caller.task_id,
                 f"{counted(self.waiting, 'call')} {'waits' if self.waiting == 1 else 'wait'}",
                 self._sessions[0].session.name,

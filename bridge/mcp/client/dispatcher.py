@@ -94,7 +94,7 @@ CAPABILITIES: Final[JsonObject] = {
 """The capabilities that every request of MCP 2026-07-28 declares. Sampling and roots are not declared."""
 
 _NOT_TAKEN_IN: Final = (
-    "it sent {} requests ({} bytes) and took in no answers, so that its connection was ended: `unanswered_most` and"
+    "it sent {} requests ({} bytes) without reading the answers, so its connection was ended: `unanswered_most` and"
     " `result_limit_bytes` of the tool server are the limits"
 )
 
@@ -298,7 +298,7 @@ class Wire(JSONRPCDispatcher):
         An error that names no request may be about a notification, so it settles no waiting request.
         """
         if request_id is None and isinstance(outcome, ErrorData):
-            self._pass_over("an error that names no request", repr(outcome.message[:_SHOWN_CHARACTERS]))
+            self._pass_over("an error without the id of a request", repr(outcome.message[:_SHOWN_CHARACTERS]))
         answer = self._answers.get(coerce_request_id(request_id)) if request_id is not None else None
         if answer is None:
             super()._resolve_pending(request_id, outcome)
@@ -416,7 +416,7 @@ def _beginning(exc: Exception) -> str:
     is."""
     text = exc.text if isinstance(exc, UnreadableError) else ""
     if text.lstrip("\ufeff \t").startswith(("{", "[")) and _MAY_BE_A_RESULT.search(text):
-        return f"{counted(len(text), 'character')} of JSON, and {exc}"
+        return f"{counted(len(text), 'character')} of JSON: {exc}"
     return repr(text[:_SHOWN_CHARACTERS]) if text else str(exc).partition("\n")[0][:200]
 
 

@@ -148,7 +148,7 @@ class ListingKeeper:
         self._kept = text
         if len(text) > LISTING_MOST_BYTES:
             logger.warning(
-                "%s lists more than %d MiB, which is not kept: a start while it is down shows none of its skills",
+                "the listing of %s has more than %d MiB and is not kept: a start while the server is down has no skills",
                 self._name,
                 LISTING_MOST_BYTES >> 20,
             )

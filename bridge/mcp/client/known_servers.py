@@ -136,7 +136,7 @@ def _read(path: Path | None) -> dict[str, str]:
     try:
         return _known_in(path) if path else {}
     except UsageError as exc:
-        logger.warning("what was remembered of servers is started again: %s", exc)
+        logger.warning("the memory of the servers starts empty: %s", exc)
         return {}
 
 

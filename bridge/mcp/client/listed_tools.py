@@ -52,11 +52,11 @@ async def listed_tools(name: str, ask: Ask, settings: ServerSettings, *, is_lega
             page = await ask("tools/list", params)
         except ServerRefusedError as exc:
             if not params and exc.code == METHOD_NOT_FOUND:
-                pages.end("", nothing="it has no tools: it does not know tools/list")
+                pages.end("", nothing="it has no tools: it does not support tools/list")
             elif not params or exc.code != INVALID_PARAMS:
                 raise
             else:
-                pages.end(f"the server refuses its own cursor: {exc}")
+                pages.end(f"the server refuses the cursor that it gave: {exc}")
         else:
             pages.add(page)
             params = {"cursor": pages.cursor}
@@ -138,7 +138,7 @@ class _Pages:
         """Why no further page can be read, although the server announces it; None if it can."""
         cursor = self.cursor
         if not isinstance(cursor, str):
-            return f"its nextCursor is no text: {shortened_json(cursor)}"
+            return f"its nextCursor is not a string: {shortened_json(cursor)}"
         if not cursor and self.is_legacy:
             return "its nextCursor is empty"
         if cursor in self._cursors or not advances:

@@ -95,7 +95,7 @@ class NoStreamableHttpError(PeerError):
         """The fault for a URL that does not speak the older transport, either; `other` is the reason."""
         if not self.is_certain:
             return self.fault
-        return PeerError(f"{self.fault}, and it is no server of the older HTTP+SSE: {other}")
+        return PeerError(f"{self.fault}, and HTTP+SSE fails, too: {other}")
 
 
 @dataclass(frozen=True)
@@ -336,7 +336,7 @@ class ServerConnection:
                     async for _ in changes:
                         pass
             except (MCPError, SubscriptionLost) as exc:
-                logger.debug("%s: its list of changes broke off: %s", self.name, exc)
+                logger.debug("%s: its stream of changes broke off: %s", self.name, exc)
             self.listening.set()
             await anyio.sleep(pauses.next())
 
@@ -388,7 +388,7 @@ async def open_connection(
                 spoken = await _greet(session, era, name, last_words, is_url=isinstance(target, HttpTarget))
             if greeting.cancelled_caught:
                 raise SilentServerError(
-                    f"{name} was reached, but said nothing of MCP {deadline.words}", detail=str(last_words)
+                    f"{name} was reached, but gave no MCP answer {deadline.words}", detail=str(last_words)
                 )
             stamp = Stamp.of(session, CLIENT)
             ids = _request_ids(spoken)
@@ -420,7 +420,7 @@ async def _greet(session: ClientSession, era: Era, name: str, last_words: LastWo
             raise NoStreamableHttpError(fault, is_certain=is_certain) from exc
         raise fault from exc
     except (RuntimeError, ValueError) as exc:
-        raise PeerError(f"{name} does not speak MCP as the bridge knows it: {words_of(exc)}") from exc
+        raise PeerError(f"{name} gave an invalid answer to the MCP handshake: {words_of(exc)}") from exc
 
 
 def _fault_of_greeting(exc: MCPError, name: str, last_words: LastWords) -> PeerError:
@@ -428,9 +428,7 @@ def _fault_of_greeting(exc: MCPError, name: str, last_words: LastWords) -> PeerE
         case None:
             return RefusedHandshakeError(f"{name} refused the MCP handshake: {exc.message}")
         case fault if fault == BROKEN_OFF:
-            return EndedAtGreetingError(
-                f"{name} ended before it said anything of MCP", detail=str(last_words)
-            )
+            return EndedAtGreetingError(f"{name} ended before it gave an MCP answer", detail=str(last_words))
         case fault if fault == NO_MCP:
             return PeerError(_no_mcp(name))
         case fault if fault == CALLER_GONE:

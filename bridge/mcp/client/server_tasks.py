@@ -178,11 +178,9 @@ class _TaskPoller:
                 fault = exc
             except PeerError as exc:
                 fault = exc
-            logger.debug("%s: its task cannot be looked at: %s", self._session.name, fault)
+            logger.debug("%s: its task cannot be read: %s", self._session.name, fault)
             await anyio.sleep(min(_USUAL_POLL_SECONDS * attempt, _LONGEST_POLL_SECONDS))
-        self._error = ServerLostError(
-            f"{self._session.name} cannot be asked about the task any more: {fault}"
-        )
+        self._error = ServerLostError(f"{self._session.name} can no longer be asked about the task: {fault}")
         return None
 
     def _take(self, task: JsonObject, group: anyio.abc.TaskGroup) -> None:
@@ -250,7 +248,7 @@ class _TaskPoller:
         except ServerRefusedError as exc:
             self._error = exc
         except PeerError as exc:
-            logger.debug("%s: the result of its task is asked for again: %s", self._session.name, exc)
+            logger.debug("%s: asking again for the result of its task: %s", self._session.name, exc)
         self._fetching = False
         self._woken.set()
 

@@ -375,7 +375,7 @@ class Session:
 
     def _let_it_ask(self, connection: ServerConnection) -> str:
         """Change to the older handshake, under which the server can ask. Returns an explanation for the caller."""
-        failed = f"{self.name} asks in a way that MCP {connection.stamp.version} no longer has"
+        failed = f"{self.name} asks questions in a form that MCP {connection.stamp.version} does not have"
         if self._era is not Era.AUTO:
             return f'{failed}; era = "modern" is set for it, and with era = "legacy" it can ask.'
         self._memory.remember(Fact.MUTE, str(self.target), "yes")

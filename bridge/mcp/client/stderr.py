@@ -143,4 +143,4 @@ class StderrLog:
         if self._logged <= _LINES_A_BURST:
             logger.info("%s: %s", self._name, line)
         elif self._logged == _LINES_A_BURST + 1:
-            logger.warning("%s writes much to stderr; some of it is left out here", self._name)
+            logger.warning("%s writes so much to stderr that some lines are left out here", self._name)

@@ -402,7 +402,7 @@ class McpServer:
         """The result with the fields that its era requires."""
         if not is_modern(context):
             if (kind := result.get("resultType", "complete")) != "complete":
-                raise ValueError(f"a legacy client cannot be answered with {kind}")
+                raise ValueError(f"a legacy client cannot get an answer of the kind {kind}")
             plain = {key: value for key, value in result.items() if key != "resultType"}
             if context.method == "tools/call":
                 plain = result_for_legacy(plain)

@@ -104,7 +104,7 @@ class SessionSharing:
             return None
         address = _address_said(epoch, entry.start, entry.address)
         if not self.proofs.holds(entry.proof, ProofPurpose.ADDRESS, *address):
-            logger.warning("the address of replica %d was not written with our keys for its start", epoch)
+            logger.warning("the address of replica %d is not signed with the keys of this bridge", epoch)
             return None
         try:
             return ReplicaAddress.parse(entry.address)
@@ -150,8 +150,8 @@ class SharedSessions:
         try:
             hop = self._sharing.hops.accept(",".join(lines), request, self._sharing.registry.now_seconds())
         except NotPassedError as exc:
-            logger.warning("a request that claims to come from another replica is refused: %s", exc)
-            message = "This request claims to be passed on by a replica, and is not, or not now"
+            logger.warning("a request that claims to be from another replica is refused: %s", exc)
+            message = "This request claims to be passed on by a replica, but its proof is not valid"
             raise RefusedError(403, message, {PASSED_HEADER: REFUSED_REQUEST}) from exc
         if not self._sharing.registry.is_mine(hop.epoch):
             raise self._misled(hop)
@@ -184,7 +184,7 @@ class SharedSessions:
     def _misled(self, hop: AcceptedRequest) -> RefusedError:
         """The refusal of a passed request that would have to be passed on again."""
         logger.error(
-            "a request for replica %d was passed on to replica %d: their `replica_url` is to lead to each alone",
+            "a request for replica %d was passed on to replica %d: each `replica_url` must lead to one replica",
             hop.epoch,
             self._sharing.registry.epoch,
         )
@@ -255,7 +255,7 @@ class SharedSessions:
             except UnreachableReplicaError as exc:
                 self._is_silent(epoch, str(exc))
             except BrokenRelayError as exc:
-                logger.warning("an answer of replica %d broke off: %s", epoch, exc)
+                logger.warning("the answer of replica %d broke off: %s", epoch, exc)
             tasks.cancel_scope.cancel()
         await passage.end()
 

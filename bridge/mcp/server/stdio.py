@@ -190,7 +190,7 @@ def _messages_or_refusals(
             if not messages or read.request_id is not None:
                 messages.append(_refusal_of(read))
             else:
-                logger.warning("from the client: what stands beside a message is passed over: %s", read)
+                logger.warning("from the client: the text beside a message is ignored: %s", read)
     return messages
 
 

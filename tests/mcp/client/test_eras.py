@@ -240,7 +240,7 @@ async def test_a_process_that_ends_at_the_question_for_its_era_is_started_again_
 async def test_a_process_that_ends_by_either_handshake_is_down_for_a_reason_that_names_the_era(
     tmp_path: Path,
 ) -> None:
-    ended = "tools ended before it said anything of MCP"
+    ended = "tools ended before it gave an MCP answer"
     async with started(initialize_first(tmp_path / "starts", "never")) as session:
         with pytest.raises(PeerError) as failed:
             await session.ready()
@@ -382,7 +382,7 @@ async def test_a_server_that_cannot_ask_is_spoken_to_by_the_older_handshake_from
         async with connected(server, Era.AUTO, ServerMemory(file)) as session:
             said = await failure(session, tool)
             assert said.endswith(
-                "asker asks in a way that MCP 2026-07-28 no longer has. "
+                "asker asks questions in a form that MCP 2026-07-28 does not have. "
                 f"From now on the bridge speaks to it by {OLDER}: call again."
             )
             assert said.startswith(

@@ -73,7 +73,7 @@ async def test_a_listing_above_the_bound_is_not_kept_and_that_is_said(
     large = tool("echo", text={"type": "string", "description": "x" * LISTING_MOST_BYTES})
     ListingKeeper(files, SERVER, "demo").store_if_changed(Server(ToolListing((large,))))
     assert kept_listing(await files.recall(SERVER) or b"", 1000) is None
-    assert "demo lists more than 2 MiB, which is not kept" in caplog.text
+    assert "the listing of demo has more than 2 MiB and is not kept" in caplog.text
 
 
 async def test_a_listing_above_the_bound_takes_the_place_of_one_that_was_kept(tmp_path: Path) -> None:

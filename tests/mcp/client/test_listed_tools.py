@@ -60,8 +60,8 @@ async def test_all_pages_are_listed() -> None:
 
 ODD: Final[dict[str, tuple[Sequence[Page | Exception], list[str], str, int]]] = {
     "empty": ([page("a", nextCursor="")], ["a"], "its nextCursor is empty", 1),
-    "a number": ([page("a", nextCursor=0)], ["a"], "its nextCursor is no text: 0", 1),
-    "false": ([page("a", nextCursor=False)], ["a"], "its nextCursor is no text: false", 1),
+    "a number": ([page("a", nextCursor=0)], ["a"], "its nextCursor is not a string: 0", 1),
+    "false": ([page("a", nextCursor=False)], ["a"], "its nextCursor is not a string: false", 1),
     "always the same": ([page("a", nextCursor="1")], ["a"], "its nextCursor never advances", 2),
     "in a circle": (
         [page("a", nextCursor="1"), page("b", nextCursor="2"), page("c", nextCursor="1")],
@@ -78,7 +78,7 @@ ODD: Final[dict[str, tuple[Sequence[Page | Exception], list[str], str, int]]] = 
     "refused": (
         [page("a", nextCursor="1"), ServerRefusedError(-32602, "Invalid cursor")],
         ["a"],
-        "the server refuses its own cursor: Invalid cursor",
+        "the server refuses the cursor that it gave: Invalid cursor",
         2,
     ),
 }
@@ -106,7 +106,7 @@ async def test_an_empty_cursor_is_a_cursor_to_a_modern_server() -> None:
     ("given", "words"),
     [
         ({"tools": None}, "it has no tools: its list of tools is null"),
-        (ServerRefusedError(-32601, "Method not found"), "it has no tools: it does not know tools/list"),
+        (ServerRefusedError(-32601, "Method not found"), "it has no tools: it does not support tools/list"),
     ],
 )
 async def test_a_server_without_tools_has_none_and_that_is_said(given: Any, words: str) -> None:

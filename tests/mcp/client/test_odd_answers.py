@@ -183,7 +183,7 @@ async def test_an_error_that_names_no_request_fails_none_that_waits(
     """It may be about a notification, which some servers answer so."""
     async with speaking(transport, [NAMES_NONE, PLAIN]) as session:
         assert await said(session) == "fine"
-    assert "sends an error that names no request. It is ignored: 'what?'" in caplog.text
+    assert "sends an error without the id of a request. It is ignored: 'what?'" in caplog.text
 
 
 @pytest.mark.parametrize("transport", ["events", "bodies"])
@@ -200,7 +200,7 @@ async def test_what_a_post_is_answered_with_is_the_answer_to_its_request(
 
 async def test_a_body_without_an_answer_fails_its_request_at_once() -> None:
     async with speaking("bodies", ['{"jsonrpc":"2.0","method":"notifications/x"}']) as session:
-        with pytest.raises(ServerLostError, match="its response holds no answer to the request"):
+        with pytest.raises(ServerLostError, match="its response has no answer to the request"):
             await said(session)
 
 

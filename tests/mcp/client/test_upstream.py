@@ -212,8 +212,8 @@ async def test_bad_tools_are_told_with_a_warning_that_names_them(
     assert [warning.partition(": ")[2] for warning in warnings] == [
         "not all arguments of the tool broken-schema are checked: its schema is not valid at properties/a/type: "
         "'nonsense' is not valid under any of the given schemas",
-        "not all arguments of the tool far-schema are checked: its schema refers to https://x.test/s, which it does "
-        "not hold; nothing is fetched",
+        "not all arguments of the tool far-schema are checked: its schema refers to https://x.test/s, which is not "
+        "in the schema; nothing is fetched",
         "the tool no-schema is left out: its inputSchema is no object",
         "the tool array-schema is left out: its inputSchema has the type 'array', not 'object'",
         "the tool number 7 is left out: it has no name",
@@ -593,7 +593,7 @@ async def test_a_child_that_fails_to_start_is_started_again(tmp_path: Path) -> N
         f"sys.argv = ['raw']; runpy.run_path({str(RAW_SERVER)!r}, run_name='__main__')"
     )
     async with met(command_of((sys.executable, "-c", program)), ready=False) as there:
-        with pytest.raises(PeerError, match="tools ended before it said anything of MCP"):
+        with pytest.raises(PeerError, match="tools ended before it gave an MCP answer"):
             await there.upstream.ready()
         await there.changes.until(lambda: there.upstream.down is None)
         assert starts.read_text() == "xxxx"
@@ -614,7 +614,7 @@ async def test_a_child_that_is_lost_and_cannot_be_started_again_says_why(
             await there.call("die", {})
         with pytest.raises(ServerDownError) as down:
             await there.call("echo", {"text": "x"})
-        words = "tools ended before it said anything of MCP"
+        words = "tools ended before it gave an MCP answer"
         assert str(down.value) == f"tools is down: {words}"
         assert f"tools is down: {words}; its last words: the disk is full" in caplog.messages
         program.write_text(RAW_SERVER.read_text())
@@ -637,7 +637,7 @@ async def test_a_call_of_a_server_that_has_been_down_for_long_waits_for_one_atte
         before = len(starts.read_text())
         with anyio.fail_after(15):  # if each waited for as long as the first, it would be 20
             for number in range(20):
-                with pytest.raises(ServerDownError, match="tools is down: tools ended before it said"):
+                with pytest.raises(ServerDownError, match="tools is down: tools ended before it gave an"):
                     await there.call("echo", {"text": "x"})
                 assert len(starts.read_text()) > before + number
         broken.unlink()
@@ -664,7 +664,7 @@ async def test_an_attempt_that_began_before_a_call_says_nothing_to_it(tmp_path: 
         heard: list[str] = []
 
         async def early() -> None:
-            with pytest.raises(ServerDownError, match="tools ended before it said"):
+            with pytest.raises(ServerDownError, match="tools ended before it gave an"):
                 await there.call("echo", {"text": "early"})
             heard.append("early")
 
@@ -688,7 +688,7 @@ async def test_an_attempt_that_began_before_a_call_says_nothing_to_it(tmp_path: 
     [
         (("/nowhere/server",), "cannot start '/nowhere/server': No such file or directory"),
         ((str(ROOT),), f"cannot start {str(ROOT)!r}: Permission denied"),
-        ((sys.executable, "-c", "print('hello')"), "tools ended before it said anything of MCP"),
+        ((sys.executable, "-c", "print('hello')"), "tools ended before it gave an MCP answer"),
     ],
 )
 async def test_a_command_that_is_no_server_is_a_clear_message(argv: tuple[str, ...], message: str) -> None:
@@ -706,7 +706,7 @@ async def test_a_child_that_says_nothing_is_given_up() -> None:
     ) as there:
         await there.changes.until(lambda: there.upstream.down != "not connected yet")
         limit = "`connect_seconds` is the limit"
-        assert there.upstream.down == f"tools was reached, but said nothing of MCP within 0.3 s ({limit})"
+        assert there.upstream.down == f"tools was reached, but gave no MCP answer within 0.3 s ({limit})"
 
 
 # HTTP servers that fail
@@ -795,7 +795,7 @@ async def test_a_server_without_a_stream_of_its_own_is_no_lost_session() -> None
         (JSONResponse({"hello": "world"}), "tools does not answer as an MCP server does"),
         (
             PlainTextResponse("data: what\n\n", headers={"Content-Type": "text/event-stream"}),
-            "before it said anything of MCP",
+            "before it gave an MCP answer",
         ),
     ],
     ids=["401", "500", "403", "404", "redirect", "page", "json", "events"],
@@ -1181,7 +1181,7 @@ async def test_a_url_where_neither_transport_is_spoken_says_both() -> None:
         with pytest.raises(PeerError) as failed:
             await there.upstream.ready()
         assert str(failed.value) == (
-            f"{root_url}/mpc answered HTTP 404 Not Found, and it is no server of the older HTTP+SSE: "
+            f"{root_url}/mpc answered HTTP 404 Not Found, and HTTP+SSE fails, too: "
             f"{root_url}/mpc answered the GET for its events with HTTP 404 Not Found"
         )
 
@@ -1261,7 +1261,7 @@ async def test_the_stderr_of_a_child_goes_to_the_log_bounded(caplog: pytest.LogC
     assert said[1] == "tools: line 0"
     assert max(len(line) for line in said) < 2100
     assert len(said) <= 210
-    assert any("tools writes much to stderr" in record.getMessage() for record in lines)
+    assert any("tools writes so much to stderr" in record.getMessage() for record in lines)
 
 
 async def _logged(caplog: pytest.LogCaptureFixture, words: str) -> None:

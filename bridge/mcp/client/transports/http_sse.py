@@ -157,7 +157,7 @@ async def _opened(
                 events = await stack.enter_async_context(aclosing(_events(response, reader)))
                 endpoint = await _endpoint(target, events)
         except TimeoutError as exc:
-            raise PeerError(f"{target} named no endpoint for HTTP+SSE within {seconds:g} s") from exc
+            raise PeerError(f"{target} gave no endpoint for HTTP+SSE within {seconds:g} s") from exc
         except NOT_SENT as exc:
             raise ServerDownError(f"{target} cannot be reached: {reason_of(exc)}") from exc
         except httpx2.RequestError as exc:
@@ -192,14 +192,14 @@ async def _endpoint(target: HttpTarget, events: _SseEvents) -> httpx2.URL:
         try:
             named = base.join(event.data.decode("utf-8", "replace").strip())
         except (httpx2.InvalidURL, ValueError) as exc:
-            raise PeerError(f"{target} names an endpoint that is no address: {exc}") from exc
+            raise PeerError(f"{target} gives an endpoint that is not a URL: {exc}") from exc
         if _origin(named) != _origin(base):
             other = replace(target, url=str(named), shown="")
             raise PeerError(
-                f"{target} names an endpoint of another origin ({other}); credentials are not sent there"
+                f"{target} gives an endpoint of another origin ({other}); credentials are not sent there"
             )
         return base.copy_with(raw_path=named.raw_path)
-    raise PeerError(f"{target} ended its events before it named an endpoint")
+    raise PeerError(f"{target} ended its events before it gave an endpoint")
 
 
 def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:

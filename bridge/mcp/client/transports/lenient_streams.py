@@ -80,7 +80,7 @@ class _LenientTransport(StreamableHTTPTransport):
             return
         if not await self._hand_on(content, read_stream_writer, request_id):
             is_mcp = any(isinstance(item, SessionMessage) for item in received_in(content))
-            error = error_of(UNREADABLE if is_mcp else NO_MCP, "its response holds no answer to the request")
+            error = error_of(UNREADABLE if is_mcp else NO_MCP, "its response has no answer to the request")
             await read_stream_writer.send(_answer(request_id, error))
 
     async def _hand_on(

@@ -211,7 +211,7 @@ if sys.platform == "win32":
                 win32job.AssignProcessToJobObject(self._job, handle)
                 handle.Close()
             except pywintypes.error as exc:  # it has ended
-                logger.debug("the process %d is in no job: %s", process.pid, exc)
+                logger.debug("the process %d was put in no job, because it has ended: %s", process.pid, exc)
 
         async def end(self, grace_seconds: float) -> None:  # noqa: ARG002 - nothing here asks for an end
             """Kill the remaining processes."""
@@ -256,5 +256,5 @@ else:
             except ProcessLookupError:
                 return False
             except PermissionError:
-                logger.debug("may not signal all of the process group %d", group)
+                logger.debug("no permission to signal every process of the group %d", group)
             return True

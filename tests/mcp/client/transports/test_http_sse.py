@@ -632,11 +632,11 @@ async def test_an_endpoint_is_resolved_and_our_credentials_stay_ours(endpoint: s
 async def test_a_server_that_names_no_endpoint_is_not_waited_for() -> None:
     script = Script(endpoint="")
     async with script.run():
-        with pytest.raises(PeerError, match=r"named no endpoint for HTTP\+SSE within 0.3 s"):
+        with pytest.raises(PeerError, match=r"gave no endpoint for HTTP\+SSE within 0.3 s"):
             async with http_sse(url_at(script.url, connect_seconds=0.1), ignore):
                 raise AssertionError
         script.end()
-        with pytest.raises(PeerError, match="ended its events before it named an endpoint"):
+        with pytest.raises(PeerError, match="ended its events before it gave an endpoint"):
             async with http_sse(url_at(script.url), ignore):
                 raise AssertionError
 
