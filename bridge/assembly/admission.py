@@ -58,16 +58,16 @@ class Admission:
         self.access = Access((), self._everyone, self._for_whom)
         self._set(self._credentials, self._issuers, is_open=True)
 
-    def _for_whom(self, found: Principal, headers: Mapping[str, str]) -> Principal:
+    def _for_whom(self, verified: Principal, headers: Mapping[str, str]) -> Principal:
         """The principal for which the bridge calls itself. The header of any other caller is ignored.
 
         Raises:
             RefusedError: 401, that principal may no longer call.
         """
-        if found.name != ITSELF.name or (said := headers.get(CALLER_HEADER)) is None:
-            return found
+        if verified.name != ITSELF.name or (caller_header := headers.get(CALLER_HEADER)) is None:
+            return verified
         try:
-            principal = self.own_callers.principal_in(said)
+            principal = self.own_callers.principal_in(caller_header)
         except UnknownCallerError as exc:
             raise self.access.refusal("is for nobody that is known") from exc
         if not self.knows(principal.name):
@@ -78,7 +78,7 @@ class Admission:
         """Whether a principal may call: it has a secret, or an issuer whose tokens are accepted; or it is the host that
         has started the bridge for itself, over stdio."""
         issuer, mark, _ = principal.partition(ISSUER_MARK)
-        has_secret = any(one.principal.name == principal for one in self._credentials)
+        has_secret = any(credential.principal.name == principal for credential in self._credentials)
         return has_secret or (bool(mark) and issuer in self._issuers) or principal == LOCAL.name
 
     @property
@@ -137,29 +137,35 @@ class Admission:
     def can_log_in(self, principal: str) -> bool:
         """Whether a browser can show that it is this principal, by its token or at its issuer."""
         has_token = any(
-            one.principal.name == principal and one.scheme is not Scheme.CONNECTION
-            for one in self._credentials
+            credential.principal.name == principal and credential.scheme is not Scheme.CONNECTION
+            for credential in self._credentials
         )
         return has_token or self.issuer_of(principal) is not None
 
-    def present(self, asked: Principal, face: str) -> Principal | None:
+    def present(self, principal: Principal, face: str) -> Principal | None:
         """The principal with its present rights in a face; None if it has lost them.
 
         The token of an issuer's principal gave the rights. They hold while the rules for the scopes of the issuer stay
         the same. After a change, the next token of the principal gives its rights.
         """
-        if asked.is_judged:
-            return asked if self.knows(asked.name) else None
-        name, mark, _ = asked.name.partition(ISSUER_MARK)
+        if principal.is_judged:
+            return principal if self.knows(principal.name) else None
+        name, mark, _ = principal.name.partition(ISSUER_MARK)
         if mark:
             issuer = self._issuers.get(name)
             rules = (
-                None if issuer is None else Principal(asked.name, scopes=issuer.scopes).in_face(face).scopes
+                None
+                if issuer is None
+                else Principal(principal.name, scopes=issuer.scopes).in_face(face).scopes
             )
-            return asked if rules == asked.scopes else None
-        known = (one.principal for one in self._credentials if one.principal.name == asked.name)
-        found = next(known, None)
-        return None if found is None else found.in_face(face)
+            return principal if rules == principal.scopes else None
+        known = (
+            credential.principal
+            for credential in self._credentials
+            if credential.principal.name == principal.name
+        )
+        known_principal = next(known, None)
+        return None if known_principal is None else known_principal.in_face(face)
 
     def require_clear(self, plan: Plan) -> None:
         """Refuse a plan whose secrets do not tell its principals apart.
@@ -178,19 +184,21 @@ class Admission:
         has it at once.
         """
         before, trusted = self._credentials, self._issuers
-        self.issuers.withhold(one.digest for one in plan.credentials)  # those that are not granted yet, too
+        self.issuers.withhold(
+            credential.digest for credential in plan.credentials
+        )  # those that are not granted yet, too
         if not self.access.needs_token:
             # Everyone may do everything: to ask for any secret takes rights away.
             self._set(tuple(plan.credentials), issuers_of(plan), is_open=True)
             return PrincipalNames(frozenset({self._everyone.name} if plan.asks_for_credentials else ()))
         left = {
-            name: _with_fewer_operators(one, plan.issuers[name])
-            for name, one in trusted.items()
+            name: _with_fewer_operators(issuer, plan.issuers[name])
+            for name, issuer in trusted.items()
             if name in plan.issuers
-            and (plan.issuers[name].place, plan.issuers[name].identity) == (one.place, one.identity)
+            and (plan.issuers[name].place, plan.issuers[name].identity) == (issuer.place, issuer.identity)
         }
         self._set(_left(before, plan.credentials), left, is_open=False)
-        gone = frozenset(name for name, one in trusted.items() if left.get(name) != one)
+        gone = frozenset(name for name, issuer in trusted.items() if left.get(name) != issuer)
         return PrincipalNames(_without_a_secret(before, self._credentials), gone)
 
     def admit(self, plan: Plan) -> PrincipalNames:
@@ -225,54 +233,68 @@ class Admission:
         # By the scheme of the first credential, so that no card declares a scheme only for us.
         scheme = _scheme_of(credentials, issuers) or self._own_scheme
         own = [Credential(ITSELF, self._token, scheme)] if scheme else []
-        self.issuers.withhold(one.digest for one in (*credentials, *own))
+        self.issuers.withhold(credential.digest for credential in (*credentials, *own))
         # A card declares no scheme only for us, unless nobody else may call.
-        declared = {one.scheme for one in credentials if not one.token.startswith(FORWARDED)}
+        declared = {
+            credential.scheme for credential in credentials if not credential.token.startswith(FORWARDED)
+        }
         alone = {scheme} if scheme and not credentials and not issuers else set[Scheme]()
         secrets = verifiers_of([*credentials, *own], frozenset(declared | alone))
         return [*secrets, *self.issuers.verifiers(issuers)]
 
 
 def _scheme_of(credentials: Sequence[Credential], issuers: Mapping[str, Issuer]) -> Scheme | None:
-    in_headers = (one.scheme for one in credentials if one.scheme is not Scheme.CONNECTION)
+    in_headers = (
+        credential.scheme for credential in credentials if credential.scheme is not Scheme.CONNECTION
+    )
     return next(in_headers, Scheme.BEARER if issuers or credentials else None)
 
 
 def _left(before: Sequence[Credential], now: Sequence[Credential]) -> tuple[Credential, ...]:
     """The new credentials that grant nobody more than before."""
-    principals = {one.principal for one in before}
-    had = {_secret(one): one for one in before}
-    kept = (
-        one if one.principal in principals else _with_lesser_role(had.get(_secret(one)), one) for one in now
+    principals = {credential.principal for credential in before}
+    had = {_secret(credential): credential for credential in before}
+    left = (
+        credential
+        if credential.principal in principals
+        else _with_lesser_role(had.get(_secret(credential)), credential)
+        for credential in now
     )
-    return tuple(one for one in kept if one is not None)
+    return tuple(credential for credential in left if credential is not None)
 
 
 def _with_lesser_role(before: Credential | None, now: Credential) -> Credential | None:
     if before is None:
         return None
-    lesser = min((one.principal.operator for one in (before, now)), key=[None, *OperatorRole].index)
+    lesser = min(
+        (credential.principal.operator for credential in (before, now)), key=[None, *OperatorRole].index
+    )
     return replace(before, principal=replace(before.principal, operator=lesser))
 
 
 def _with_fewer_operators(before: Issuer, now: Issuer) -> Issuer:
-    kept = {role: held & now.operators.get(role, frozenset()) for role, held in before.operators.items()}
-    return before if kept == before.operators else replace(before, operators=kept)
+    operators = {role: held & now.operators.get(role, frozenset()) for role, held in before.operators.items()}
+    return before if operators == before.operators else replace(before, operators=operators)
 
 
 def _without_a_secret(before: Sequence[Credential], now: Sequence[Credential]) -> frozenset[str]:
     """The names of principals with a secret that is no longer accepted, or with a lesser role."""
-    left = {(*_secret(one), one.principal.operator) for one in now}
+    left = {(*_secret(credential), credential.principal.operator) for credential in now}
     return frozenset(
-        one.principal.name for one in before if (*_secret(one), one.principal.operator) not in left
+        credential.principal.name
+        for credential in before
+        if (*_secret(credential), credential.principal.operator) not in left
     )
 
 
-def _secret(one: Credential) -> tuple[str, Scheme, bytes]:
-    return one.principal.name, one.scheme, one.digest
+def _secret(credential: Credential) -> tuple[str, Scheme, bytes]:
+    return credential.principal.name, credential.scheme, credential.digest
 
 
 def _by_principal(credentials: Sequence[Credential]) -> dict[str, frozenset[Credential]]:
     """The credentials of each principal, by name."""
-    names = {one.principal.name for one in credentials}
-    return {name: frozenset(one for one in credentials if one.principal.name == name) for name in names}
+    names = {credential.principal.name for credential in credentials}
+    return {
+        name: frozenset(credential for credential in credentials if credential.principal.name == name)
+        for name in names
+    }

@@ -75,8 +75,8 @@ class BridgeAudit:
     def _hashed(self, principal: str) -> str:
         return f"hash:{self._digest(b'principal', principal.encode())}"
 
-    def _digest(self, *said: bytes) -> str:
-        return self._proofs.proof(ProofPurpose.AUDIT, *said).hex()[:32]
+    def _digest(self, *parts: bytes) -> str:
+        return self._proofs.proof(ProofPurpose.AUDIT, *parts).hex()[:32]
 
 
 @asynccontextmanager

@@ -278,8 +278,8 @@ class Bridge:
     async def stop(self) -> None:
         """Stop all running tasks."""
         for parts in self._running_parts():
-            for one in parts.agents:
-                await one.engine.stop()
+            for published_agent in parts.agents:
+                await published_agent.engine.stop()
 
     @property
     def plan(self) -> Plan:
@@ -304,8 +304,8 @@ class Bridge:
     @property
     def drain_seconds(self) -> float:
         """How long running tasks may go on after new work is refused: the longest time of all profiles."""
-        profiles = [one.profile for one in self._plan.published.values()]
-        profiles += [one.profile for one in self._plan.offered.values()]
+        profiles = [plan.profile for plan in self._plan.published.values()]
+        profiles += [plan.profile for plan in self._plan.offered.values()]
         return max((profile.run.drain_seconds for profile in profiles), default=0)
 
     @property
@@ -341,7 +341,7 @@ class Bridge:
     @property
     def catalogs(self) -> Mapping[str, CatalogSource]:
         """The catalogs that are followed, by key."""
-        return {key: one.unit.value for key, one in self._parts.catalogs.items()}
+        return {key: catalog.unit.value for key, catalog in self._parts.catalogs.items()}
 
     # Tool servers and catalogs
 
@@ -358,12 +358,12 @@ class Bridge:
 
     def _states(self) -> Iterator[SourceState]:
         """The states of the tool servers of agents. A server of several agents has a state for each agent."""
-        return (state for one in self._parts.agents for state in one.agent.sources)
+        return (state for published in self._parts.agents for state in published.agent.sources)
 
     def _server_changed(self) -> None:
         """Refresh the agents after a tool server lists other tools, comes up or goes down."""
-        for one in self._parts.agents:
-            one.refresh()
+        for published_agent in self._parts.agents:
+            published_agent.refresh()
 
     async def _start_catalogs(self, plan: Plan, fresh: Parts) -> None:
         for key in catalogs_of(plan):
@@ -380,16 +380,16 @@ class Bridge:
 
     async def _start_published(self, plan: Plan, fresh: Parts) -> None:
         servers = (self._parts | fresh).servers
-        for given, one in plan.published.items():
-            name = given or self._servers.take_own_name(servers[one.servers[0]].unit.value)
+        for own_name, published_plan in plan.published.items():
+            name = own_name or self._servers.take_own_name(servers[published_plan.servers[0]].unit.value)
             for retiring in [two for two in self._retiring if name in two.parts.published]:
                 await retiring.ended.wait()  # its store is still in use
             if name not in self._parts.published:
-                sources = _sources(name, one, servers)
+                sources = _sources(name, published_plan, servers)
                 make = partial(
                     published,
                     name,
-                    one,
+                    published_plan,
                     sources,
                     self._process,
                     self._place,
@@ -408,45 +408,47 @@ class Bridge:
         """Start new MCP servers concurrently, since each may wait a while for cards that it does not know yet."""
         parts = self._parts | fresh
 
-        async def start(name: str, one: OfferedPlan) -> None:
-            agents, unread = self._agents_of(one, plan, parts), _unread(one, parts)
-            unit = PartTask(partial(self._offering, name, one, agents, unread))
+        async def start(name: str, offered_plan: OfferedPlan) -> None:
+            agents, unread = self._agents_of(offered_plan, plan, parts), _unread(offered_plan, parts)
+            unit = PartTask(partial(self._offering, name, offered_plan, agents, unread))
             await unit.start(self._group)
             fresh.offered[name] = unit
 
         async with anyio.create_task_group() as group:
-            for name, one in plan.offered.items():
+            for name, offered_plan in plan.offered.items():
                 if name not in self._parts.offered:
-                    group.start_soon(start, name, one)
+                    group.start_soon(start, name, offered_plan)
 
     @asynccontextmanager
     async def _offering(
         self, name: str, plan: OfferedPlan, agents: Mapping[str, RemotePlan], unread: Collection[str]
     ) -> AsyncIterator[MountedServer]:
-        async with offered(name, plan, agents, self._shared, unread=unread) as one:
+        async with offered(name, plan, agents, self._shared, unread=unread) as offered_server:
             if not self._over_http:
-                yield MountedServer(one, None)
+                yield MountedServer(offered_server, None)
                 return
             sharing = None if self.replicas is None else self.replicas.sharing
-            async with one.server.at(self._access, self._web, _mcp_path(name), name, sharing) as app:
-                yield MountedServer(one, app)
+            async with offered_server.server.at(
+                self._access, self._web, _mcp_path(name), name, sharing
+            ) as app:
+                yield MountedServer(offered_server, app)
 
-    def _agents_of(self, one: OfferedPlan, plan: Plan, parts: Parts) -> dict[str, RemotePlan]:
+    def _agents_of(self, offered_plan: OfferedPlan, plan: Plan, parts: Parts) -> dict[str, RemotePlan]:
         """The agents of an offered server, by key."""
-        found: dict[str, RemotePlan] = {}
-        for source in one.sources:
+        remotes: dict[str, RemotePlan] = {}
+        for source in offered_plan.sources:
             if source in plan.agents:
-                found[source] = plan.agents[source]
+                remotes[source] = plan.agents[source]
             elif source in plan.published:
-                found[source] = self._own_agent(source, parts.published[source].value)
+                remotes[source] = self._own_agent(source, parts.published[source].value)
             else:
                 listed = agents_in(source, parts.catalogs[source].unit.value, plan.catalogs[source])
-                if taken := listed.keys() & (found.keys() | plan.agents.keys()):
+                if taken := listed.keys() & (remotes.keys() | plan.agents.keys()):
                     logger.warning(
                         "of catalog %s, what is called like another is left out: %s", source, ", ".join(taken)
                     )
-                found |= {key: one for key, one in listed.items() if key not in taken}
-        return found
+                remotes |= {key: remote for key, remote in listed.items() if key not in taken}
+        return remotes
 
     def _own_agent(self, name: str, agent: PublishedAgent) -> RemotePlan:
         """An agent that is published here, as an offered server calls it: over HTTP, like any other."""
@@ -472,26 +474,26 @@ class Bridge:
 
     def _take_over(self, plan: Plan, fresh: Parts) -> None:
         """Change the parts that stay, and retire those that are no longer needed. Nothing here can fail."""
-        before, kept, seconds = self._parts, self._parts.wanted_by(plan), self.drain_seconds
-        stays = kept.published.keys() - fresh.published.keys()
-        self._parts, self._plan = kept | fresh, plan
+        before, wanted, seconds = self._parts, self._parts.wanted_by(plan), self.drain_seconds
+        stays = wanted.published.keys() - fresh.published.keys()
+        self._parts, self._plan = wanted | fresh, plan
         if self.telemetry.audit is not None:
             self.telemetry.audit.serve(plan)
         self._admit(plan)
-        names = frozenset(one.principal.name for one in plan.credentials)
-        issuers = {name: one.identity for name, one in plan.issuers.items()}
+        names = frozenset(credential.principal.name for credential in plan.credentials)
+        issuers = {name: issuer.identity for name, issuer in plan.issuers.items()}
         self._login_desk.serve(login_configs_of_each(plan), KnownPrincipals(names, issuers))
         for name in stays & plan.published.keys():
-            one = plan.published[name]
-            sources = _sources(name, one, self._parts.servers)
-            before.published[name].value.update(one, sources)
+            published_plan = plan.published[name]
+            sources = _sources(name, published_plan, self._parts.servers)
+            before.published[name].value.update(published_plan, sources)
         for unit in fresh.published.values():
             unit.value.refresh()  # its servers may have come up while it could not be told
         self._update_offered(plan)
         retiring = _Retiring(before.without(self._parts))
         self._retiring.append(retiring)
         self._route(starting=False)
-        principals = {one.principal.name: one.principal for one in plan.credentials}
+        principals = {credential.principal.name: credential.principal for credential in plan.credentials}
         for line in self._parts.waiting_rights(tuple(principals.values())):
             logger.warning("%s", line)
         self._group.start_soon(self._retire, retiring, max(seconds, self.drain_seconds))
@@ -519,10 +521,14 @@ class Bridge:
         faces: dict[str, ASGIApp] = {}
         for parts in (*(retiring.parts for retiring in self._retiring), self._parts):
             faces |= {_mcp_path(face.offered.name): face.app for face in parts.faces if face.app is not None}
-        self.app.routes = RoutingTable({one.path: one.app for one in self._parts.agents}, faces, starting)
+        self.app.routes = RoutingTable(
+            {published.path: published.app for published in self._parts.agents}, faces, starting
+        )
 
     def _listed(self) -> list[Listed]:
-        return [Listed(one.name, one.path, one.server.card) for one in self._parts.agents]
+        return [
+            Listed(published.name, published.path, published.server.card) for published in self._parts.agents
+        ]
 
     def _admit(self, plan: Plan) -> None:
         """Admit the principals of a plan, and tell clients, because the lists they see depend on their rights."""
@@ -573,12 +579,14 @@ def _sources(
     name: str, plan: PublishedPlan, servers: Mapping[str, PlannedPart[ServerPlan, Upstream]]
 ) -> list[SkillSource]:
     made = ((key, servers[key]) for key in plan.servers)
-    return [SkillSource(key or name, one.unit.value, one.plan.call_timeout_seconds) for key, one in made]
+    return [
+        SkillSource(key or name, server.unit.value, server.plan.call_timeout_seconds) for key, server in made
+    ]
 
 
-def _unread(one: OfferedPlan, parts: Parts) -> tuple[str, ...]:
+def _unread(offered_plan: OfferedPlan, parts: Parts) -> tuple[str, ...]:
     """The catalogs of an offered server that were never read. Which agents they list is not known."""
-    catalogs = {key: parts.catalogs[key].unit.value for key in one.sources if key in parts.catalogs}
+    catalogs = {key: parts.catalogs[key].unit.value for key in offered_plan.sources if key in parts.catalogs}
     return tuple(key for key, source in catalogs.items() if source.cached() is None)
 
 

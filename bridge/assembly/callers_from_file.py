@@ -16,9 +16,13 @@ from bridge.identity.callers.verifiers import FORWARDED, Credential, Scheme
 
 def issuer_of(name: str, table: IssuerTable) -> Issuer:
     """The issuer of a table `[issuers.NAME]`."""
-    asked = table.introspection
-    client = IntrospectionClient(asked.client_id, asked.client_secret.value) if asked else None
-    url = asked.url if asked else None
+    introspection = table.introspection
+    client = (
+        IntrospectionClient(introspection.client_id, introspection.client_secret.value)
+        if introspection
+        else None
+    )
+    url = introspection.url if introspection else None
     return Issuer(
         name,
         IssuerPlace(table.issuer, table.jwks_url, url, table.allow_private),
@@ -26,7 +30,7 @@ def issuer_of(name: str, table: IssuerTable) -> Issuer:
         table.principal,
         tuple((scope, tuple(globs)) for scope, globs in table.scopes.items()),
         client,
-        {face: frozenset(one) for face, one in table.audience.items()},
+        {face: frozenset(audience) for face, audience in table.audience.items()},
         {OperatorRole(role): frozenset(scopes) for role, scopes in table.operator},
         _login_client(table.login),
     )
@@ -43,15 +47,15 @@ def _login_client(table: IssuerLoginTable | None) -> LoginClient | None:
 def credentials_of(name: str, table: PrincipalTable, group: GroupTable) -> list[Credential]:
     """The credentials of a table `[principals.NAME]`, each with the rights of the principal."""
     principal = _principal(name, table, group)
-    found = [
+    secrets = [
         (table.bearer, Scheme.BEARER),
-        *((one, Scheme.BEARER) for one in table.tokens),
+        *((token, Scheme.BEARER) for token in table.tokens),
         (table.api_key, Scheme.API_KEY),
     ]
     identities = [*table.certificate, *([f"{FORWARDED}{table.forwarded}"] if table.forwarded else [])]
     return [
-        *(_credential(principal, secret, scheme) for secret, scheme in found if secret is not None),
-        *(Credential(principal, one, Scheme.CONNECTION) for one in identities),
+        *(_credential(principal, secret, scheme) for secret, scheme in secrets if secret is not None),
+        *(Credential(principal, identity, Scheme.CONNECTION) for identity in identities),
     ]
 
 

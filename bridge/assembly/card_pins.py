@@ -30,9 +30,9 @@ def pins_of(
 
 def pin_faults(plan: Plan) -> Iterator[tuple[str, str]]:
     """Yield the agents of a plan whose keys cannot be read from their file, and why."""
-    for name, one in plan.agents.items():
-        if one.signed_by is not None and isinstance(one.signed_by.place, Path):
+    for name, remote in plan.agents.items():
+        if remote.signed_by is not None and isinstance(remote.signed_by.place, Path):
             try:
-                KeyFile(one.signed_by.place).read()
+                KeyFile(remote.signed_by.place).read()
             except UsageError as exc:
                 yield name, str(exc)

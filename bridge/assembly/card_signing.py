@@ -22,19 +22,19 @@ def card_signer_of(plan: Plan) -> CardSigner | None:
     if plan.signing is None:
         return None
     keys = []
-    for number, found in _keys_in(plan):
-        if isinstance(found, str):
-            raise UsageError(f"bridge.card_keys[{number}]: {found}")
-        keys.append(found)
+    for number, key in _keys_in(plan):
+        if isinstance(key, str):
+            raise UsageError(f"bridge.card_keys[{number}]: {key}")
+        keys.append(key)
     root = plan.place.public_url
     return card_signer(keys, plan.signing.forms, f"{root}{KEYS_PATH}" if root else None)
 
 
 def card_key_faults(plan: Plan) -> Iterator[tuple[int, str]]:
     """Yield the keys of a plan that cannot sign cards, by their number, and why."""
-    for number, found in _keys_in(plan):
-        if isinstance(found, str):
-            yield number, found
+    for number, key in _keys_in(plan):
+        if isinstance(key, str):
+            yield number, key
 
 
 def _keys_in(plan: Plan) -> Iterator[tuple[int, CardKey | str]]:

@@ -47,18 +47,18 @@ class Issuers:
 
     def verifiers(self, issuers: Mapping[str, Issuer]) -> Sequence[Verifier]:
         """The verifiers of the tokens of these issuers. The keys of all others are forgotten, and what others said."""
-        wanted = {(one.name, one.place) for one in issuers.values()}
+        wanted = {(issuer.name, issuer.place) for issuer in issuers.values()}
         self._sources = {key: source for key, source in self._sources.items() if key in wanted}
         self._questions = {
-            name: asked for name, asked in self._questions.items() if issuers.get(name) == asked.issuer
+            name: client for name, client in self._questions.items() if issuers.get(name) == client.issuer
         }
         if not issuers:
             return ()
         from bridge.identity.callers.issuer_verifier import IssuerVerifier  # see the module's docstring
 
         return [
-            IssuerVerifier(one, self._source(one), self._limits, self._questions_to(one))
-            for one in issuers.values()
+            IssuerVerifier(issuer, self._source(issuer), self._limits, self._questions_to(issuer))
+            for issuer in issuers.values()
         ]
 
     def login_at(self, issuer: Issuer) -> IssuerLogin:
@@ -113,7 +113,7 @@ class Issuers:
 
 def issuers_of(plan: Plan) -> dict[str, Issuer]:
     """The issuers of a plan, with the audiences of its faces by their paths."""
-    return {name: one.with_audiences(_audiences(one, plan)) for name, one in plan.issuers.items()}
+    return {name: issuer.with_audiences(_audiences(issuer, plan)) for name, issuer in plan.issuers.items()}
 
 
 def _audiences(issuer: Issuer, plan: Plan) -> dict[str, frozenset[str]]:

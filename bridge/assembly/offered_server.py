@@ -148,14 +148,16 @@ class OfferedServer:
         """Take over another plan and other agents. Agents that have not changed are kept. `unread` are the keys of its
         catalogs that were never read."""
         made = {
-            key: self._made[key] if self._is_as_before(key, one, plan) else _agent(key, one, plan, shared)
-            for key, one in agents.items()
+            key: self._made[key]
+            if self._is_as_before(key, remote, plan)
+            else _agent(key, remote, plan, shared)
+            for key, remote in agents.items()
         }
         self.agents, self.chosen, self._made = agents, plan.profile.agents, made
         self.face.update(list(made.values()), face_options_of(self.name, plan), plan.overrides, unread)
 
-    def _is_as_before(self, key: str, one: RemotePlan, plan: OfferedPlan) -> bool:
-        return self.agents.get(key) == one and self.chosen == plan.profile.agents
+    def _is_as_before(self, key: str, remote: RemotePlan, plan: OfferedPlan) -> bool:
+        return self.agents.get(key) == remote and self.chosen == plan.profile.agents
 
 
 @asynccontextmanager
@@ -173,7 +175,7 @@ async def offered(
     Raises:
         PeerError: the plan requires an agent, and every address is known to be something else.
     """
-    made = {key: _agent(key, one, plan, shared) for key, one in agents.items()}
+    made = {key: _agent(key, remote, plan, shared) for key, remote in agents.items()}
     handles, options = Handles(shared.seal), face_options_of(name, plan)
     face = AgentsFace(list(made.values()), handles, options, plan.overrides, shared.hints, unread)
     running: list[McpServer] = []
@@ -185,7 +187,7 @@ async def offered(
 
     async with face.run(changed, plan.profile.agents.first_cards_seconds):
         if plan.requires_an_agent:
-            await require_one_agent({made[key]: one for key, one in agents.items()})
+            await require_one_agent({made[key]: remote for key, remote in agents.items()})
         # Made after the cards are read, because its name and instructions come from them.
         running.append(
             McpServer(
@@ -206,33 +208,37 @@ def face_options_of(name: str, plan: OfferedPlan) -> FaceOptions:
     )
 
 
-def _on_behalf(one: RemotePlan, shared: SharedResources) -> OnBehalf | None:
+def _on_behalf(remote: RemotePlan, shared: SharedResources) -> OnBehalf | None:
     """How an agent is called in the names of callers; None calls it in the bridge's name.
 
     Raises:
         UsageError: the bridge has no address for links to log in with.
     """
-    if one.own_callers is not None:
-        return ByHeader(one.own_callers.headers)
-    if isinstance(one.tokens, EachLogin):
-        if (logins := shared.logins_at(one.tokens.login_config)) is None:
+    if remote.own_callers is not None:
+        return ByHeader(remote.own_callers.headers)
+    if isinstance(remote.tokens, EachLogin):
+        if (logins := shared.logins_at(remote.tokens.login_config)) is None:
             raise UsageError(
-                f"links to log in at {one.tokens.login_config.place} need `public_url` in [bridge]"
+                f"links to log in at {remote.tokens.login_config.place} need `public_url` in [bridge]"
             )
-        return ByLogin(one.tokens, logins)
-    return None if one.callers is None else ByExchange(one.callers)
+        return ByLogin(remote.tokens, logins)
+    return None if remote.callers is None else ByExchange(remote.callers)
 
 
-def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: SharedResources) -> RemoteAgent:
+def _agent(key: str, remote: RemotePlan, plan: OfferedPlan, shared: SharedResources) -> RemoteAgent:
     chosen = plan.profile.agents
-    credentials, on_behalf = one.credentials, _on_behalf(one, shared)
-    is_each = isinstance(one.tokens, EachLogin)
-    allow_private = chosen.allow_private if one.allow_private is None else one.allow_private
-    trust = Trust(one.trusted, allow_private=allow_private, on_command_line=one.on_command_line)
-    reach = one.catalog.reach if one.catalog else ConnectionPolicy(one.url, trust, uses_proxy=one.uses_proxy)
+    credentials, on_behalf = remote.credentials, _on_behalf(remote, shared)
+    is_each = isinstance(remote.tokens, EachLogin)
+    allow_private = chosen.allow_private if remote.allow_private is None else remote.allow_private
+    trust = Trust(remote.trusted, allow_private=allow_private, on_command_line=remote.on_command_line)
+    reach = (
+        remote.catalog.reach
+        if remote.catalog
+        else ConnectionPolicy(remote.url, trust, uses_proxy=remote.uses_proxy)
+    )
     options = ClientOptions(
-        extensions=(URI, *one.extensions),
-        credentials=replace(credentials, tokens=one.callers) if one.callers else credentials,
+        extensions=(URI, *remote.extensions),
+        credentials=replace(credentials, tokens=remote.callers) if remote.callers else credentials,
         trust=trust,
         reach=reach,
         deadlines=deadlines(chosen),
@@ -240,59 +246,59 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: SharedResources
         baggage_keys=shared.baggage_keys,
         peer=key if plan.named else "",
         hops=shared.hops,
-        versions=VERSIONS.chosen(one.dialect),
-        how_to_log_in=_how_to_log_in(key, one),
+        versions=VERSIONS.chosen(remote.dialect),
+        how_to_log_in=_how_to_log_in(key, remote),
     )
-    if one.catalog is None and shared.tell is not unheard:  # those of a catalog are told of as its own
-        for tokens in (one.tokens, one.callers):
+    if remote.catalog is None and shared.tell is not unheard:  # those of a catalog are told of as its own
+        for tokens in (remote.tokens, remote.callers):
             if tokens is not None:
                 tokens.heard_by = TokenListener(key, shared.tell)
-    folder = shared.cache_folder / agent_mark(one.account) if one.account else shared.cache_folder
-    source = one.own_card or CardSource(
+    folder = shared.cache_folder / agent_mark(remote.account) if remote.account else shared.cache_folder
+    source = remote.own_card or CardSource(
         shared.http,
-        one.url,
+        remote.url,
         folder,
         card_bounds(chosen),
         card_credentials(replace(credentials, tokens=None) if is_each else credentials),
-        guard=one.catalog.guard(one.url) if one.catalog else reach.guard(one.url),
-        is_learned=one.catalog is not None,
+        guard=remote.catalog.guard(remote.url) if remote.catalog else reach.guard(remote.url),
+        is_learned=remote.catalog is not None,
         ask_version=version_question(shared.http, options),
-        pins=_pins(key, one, shared),
+        pins=_pins(key, remote, shared),
     )
     named = key if plan.named else None
     return RemoteAgent(
-        one.url,
+        remote.url,
         source,
         shared.http,
         options,
         key=named,
-        account=one.account,
+        account=remote.account,
         on_behalf=on_behalf,
-        push=one.push,
+        push=remote.push,
     )
 
 
-def _how_to_log_in(key: str, one: RemotePlan) -> str:
+def _how_to_log_in(key: str, remote: RemotePlan) -> str:
     """The hint for an agent that wants the login of a person; empty if it gets a token already."""
-    has_token = one.tokens is not None and not isinstance(one.tokens, LaterLogin)
-    if has_token or one.bearer or one.callers or "authorization" in map(str.lower, one.headers):
+    has_token = remote.tokens is not None and not isinstance(remote.tokens, LaterLogin)
+    if has_token or remote.bearer or remote.callers or "authorization" in map(str.lower, remote.headers):
         return ""
-    if one.on_command_line:
-        return f"Run `mcp-a2a login {shell_word(redacted_url(base_url(one.url)))}`"
-    if one.catalog is not None:
+    if remote.on_command_line:
+        return f"Run `mcp-a2a login {shell_word(redacted_url(base_url(remote.url)))}`"
+    if remote.catalog is not None:
         return 'Write auth = { oauth2 = { grant = "authorization_code" } } for its catalog, and log in there'
     line = f"mcp-a2a login {shell_word(key)}"
     return f'Write auth = {{ oauth2 = {{ grant = "authorization_code" }} }} for it, and run `{line}`'
 
 
-def _pins(key: str, one: RemotePlan, shared: SharedResources) -> VerifiesCards | None:
+def _pins(key: str, remote: RemotePlan, shared: SharedResources) -> VerifiesCards | None:
     """The card of an agent must be signed with one of these keys; None takes any card."""
-    if one.signed_by is None:
+    if remote.signed_by is None:
         return None
     from bridge.assembly.card_pins import pins_of  # hosts wait for a start, and few agents have pinned keys
 
-    table, allow_private = shared.process.issuers, bool(one.allow_private)
-    return pins_of(key, one.signed_by, shared.http, table, allow_private=allow_private)
+    table, allow_private = shared.process.issuers, bool(remote.allow_private)
+    return pins_of(key, remote.signed_by, shared.http, table, allow_private=allow_private)
 
 
 def card_bounds(chosen: AgentSettings) -> FreshnessBounds:
@@ -375,10 +381,10 @@ async def require_one_agent(agents: Mapping[RemoteAgent, RemotePlan]) -> None:
     """
     if any(agent.has_card for agent in agents):
         return
-    found = [await other_kind_at(agent, plan) for agent, plan in agents.items()]
-    if found and all(found):
-        raise PeerError("\n".join(filter(None, found)))
-    _warn(filter(None, found))
+    others = [await other_kind_at(agent, plan) for agent, plan in agents.items()]
+    if others and all(others):
+        raise PeerError("\n".join(filter(None, others)))
+    _warn(filter(None, others))
 
 
 def _warn(words: Iterable[str]) -> None:
@@ -390,5 +396,5 @@ async def other_than_agent(url: str, guard: AddressGuard | None = None) -> str |
     """Say what answers at a URL that gives no card, and what to do; None when that is not known."""
     fault = PeerError(f"{redacted_url(url)} is not an A2A agent")
     async with GuardedClient() as http:
-        told = await explained(fault, http, url, WantedKind.AGENT, guard)
-    return None if told is fault else str(told)
+        explanation = await explained(fault, http, url, WantedKind.AGENT, guard)
+    return None if explanation is fault else str(explanation)

@@ -100,20 +100,20 @@ class BridgeReplicas:
         """See `ListingMemory`. What none of our replicas has kept is not read."""
         proofs = self.sharing.proofs
         try:
-            found = await self._registry.recall(proofs.proofs(ProofPurpose.LISTING, identity.whole))
+            stored = await self._registry.recall(proofs.proofs(ProofPurpose.LISTING, identity.whole))
         except StoreError as exc:
             logger.warning("cannot read what %s listed last: %s", identity.server, exc)
             return None
-        if found is None:
+        if stored is None:
             return None
-        name, (proof, kept) = found[0], (found[1][:_PROOF_BYTES], found[1][_PROOF_BYTES:])
-        return kept if proofs.holds(proof, ProofPurpose.LISTING, name, kept) else None
+        name, (proof, listing) = stored[0], (stored[1][:_PROOF_BYTES], stored[1][_PROOF_BYTES:])
+        return listing if proofs.holds(proof, ProofPurpose.LISTING, name, listing) else None
 
-    def remember(self, identity: ServerIdentity, kept: bytes) -> None:
+    def remember(self, identity: ServerIdentity, listing: bytes) -> None:
         """See `ListingMemory`."""
         proofs = self.sharing.proofs
         name = proofs.proof(ProofPurpose.LISTING, identity.whole)
-        self._registry.remember(name, proofs.proof(ProofPurpose.LISTING, name, kept) + kept)
+        self._registry.remember(name, proofs.proof(ProofPurpose.LISTING, name, listing) + listing)
 
     def _now_ms(self) -> int:
         return round(self._registry.now_seconds() * 1000)
@@ -127,9 +127,9 @@ class BridgeReplicas:
         """
         entries = [self._registry.own, *self._registry.others.values()]
         reports = [
-            one.outages
-            for one in entries
-            if one is not None and one.outages is not None and self._plan_of(one) is ServedPlan.SAME
+            entry.outages
+            for entry in entries
+            if entry is not None and entry.outages is not None and self._plan_of(entry) is ServedPlan.SAME
         ]
         return unavailable_peers(agreed_states(states, reports), self._now_ms(), after_seconds)
 
@@ -190,7 +190,7 @@ class BridgeReplicas:
 def _unavailable_in(entry: ReplicaEntry) -> JsonObject:
     """The tool servers that a replica says it cannot call, with their states."""
     states = outages_in(entry.outages or b"{}")
-    return {"unavailable": {key: one.state.value for key, one in states.items()}} if states else {}
+    return {"unavailable": {key: state.state.value for key, state in states.items()}} if states else {}
 
 
 @asynccontextmanager

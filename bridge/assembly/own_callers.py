@@ -38,7 +38,7 @@ class OwnCallers:
         sealed = {CALLER_HEADER: self._seal.seal_json(asdict(replace(caller, client="")), _PLACE)}
         if not caller.client:
             return sealed
-        client = "".join(one for one in caller.client if " " <= one <= "~")
+        client = "".join(character for character in caller.client if " " <= character <= "~")
         return sealed | {"User-Agent": f"{client} (over MCP)"}
 
     def principal_in(self, header: str) -> Principal:
@@ -48,9 +48,9 @@ class OwnCallers:
             UnknownCallerError: the header is not of this bridge.
         """
         try:
-            said: dict[str, Any] = self._seal.open_json(header, _PLACE)
+            members: dict[str, Any] = self._seal.open_json(header, _PLACE)
         except SealedRecordError as exc:
             raise UnknownCallerError from exc
-        token = None if said["token"] is None else CallerToken(**said["token"])
+        token = None if members["token"] is None else CallerToken(**members["token"])
         expires_at = None if token is None else token.expires_at
-        return Principal(said["principal"], expires_at=expires_at, token=token, is_judged=True)
+        return Principal(members["principal"], expires_at=expires_at, token=token, is_judged=True)

@@ -103,10 +103,14 @@ class Parts:
         servers, catalogs = servers_of(plan), catalogs_of(plan)
         is_named_later = "" in plan.published
         return Parts(
-            {key: one for key, one in self.servers.items() if key in servers},
-            {key: one for key, one in self.catalogs.items() if key in catalogs},
-            {name: one for name, one in self.published.items() if name in plan.published or is_named_later},
-            {name: one for name, one in self.offered.items() if name in plan.offered},
+            {key: server for key, server in self.servers.items() if key in servers},
+            {key: catalog for key, catalog in self.catalogs.items() if key in catalogs},
+            {
+                name: published
+                for name, published in self.published.items()
+                if name in plan.published or is_named_later
+            },
+            {name: offered for name, offered in self.offered.items() if name in plan.offered},
         )
 
     def without(self, others: Parts) -> Parts:
@@ -122,14 +126,14 @@ class Parts:
     def running(self) -> int:
         """The number of running tasks of agents and calls of MCP servers."""
         calls = sum(face.offered.server.running for face in self.faces)
-        return calls + sum(one.engine.running for one in self.agents)
+        return calls + sum(published.engine.running for published in self.agents)
 
     @property
     def waiting_at_servers(self) -> Counter[str]:
         """The calls that wait at each tool server, or for the turn of one of its tools."""
         waiting = Counter({key: server.waiting for key, server in self.upstreams.items()})
-        for one in self.agents:
-            waiting.update(one.agent.waiting)
+        for published in self.agents:
+            waiting.update(published.agent.waiting)
         return waiting
 
     @property
@@ -148,17 +152,17 @@ class Parts:
 
     def waiting_rights(self, principals: Sequence[Principal]) -> Iterator[str]:
         """In words: what these principals cannot use yet, because a peer was never read."""
-        for one in self.agents:
-            names = [skill.names for skill in one.agent.published]
-            yield from waiting_rights(one.name, names, one.agent.unknown, principals)
+        for published in self.agents:
+            names = [skill.names for skill in published.agent.published]
+            yield from waiting_rights(published.name, names, published.agent.unknown, principals)
         for server in (face.offered for face in self.faces):
             names = [tool.names for tool in server.face.published]
             yield from waiting_rights(server.name, names, server.face.unknown, principals)
 
     def end_streams_of(self, principals: PrincipalNames) -> None:
         """End the streams of principals that lost access. Their tasks and calls go on."""
-        for one in self.agents:
-            one.server.end_streams_of(principals)
+        for published in self.agents:
+            published.server.end_streams_of(principals)
         for face in self.faces:
             face.offered.server.revoke(principals)
 
@@ -167,8 +171,8 @@ class Parts:
         for face in self.faces:
             face.offered.server.stop()
         async with anyio.create_task_group() as group:
-            for one in self.agents:
-                group.start_soon(one.engine.drain, seconds)
+            for published in self.agents:
+                group.start_soon(published.engine.drain, seconds)
             with anyio.move_on_after(seconds):
                 for face in self.faces:
                     await face.offered.server.idle()
@@ -179,13 +183,13 @@ class Parts:
         """End all parts: faces first, then the servers and catalogs that they are made of."""
         await _end(self.offered.values())
         await _end(self.published.values())
-        await _end(one.unit for one in self.servers.values())
-        await _end(one.unit for one in self.catalogs.values())
+        await _end(server.unit for server in self.servers.values())
+        await _end(catalog.unit for catalog in self.catalogs.values())
 
     @property
     def upstreams(self) -> Mapping[str, Upstream]:
         """The tool servers."""
-        return {key: one.unit.value for key, one in self.servers.items()}
+        return {key: server.unit.value for key, server in self.servers.items()}
 
     @property
     def agents(self) -> tuple[PublishedAgent, ...]:
@@ -200,17 +204,17 @@ class Parts:
 
 def servers_of(plan: Plan) -> tuple[str, ...]:
     """The tool servers that the agents of a plan use. Other servers are not started."""
-    return tuple(dict.fromkeys(key for one in plan.published.values() for key in one.servers))
+    return tuple(dict.fromkeys(key for published in plan.published.values() for key in published.servers))
 
 
 def catalogs_of(plan: Plan) -> tuple[str, ...]:
     """The catalogs that the MCP servers of a plan use."""
-    named = (source for one in plan.offered.values() for source in one.sources)
+    named = (source for offered in plan.offered.values() for source in offered.sources)
     return tuple(dict.fromkeys(source for source in named if source in plan.catalogs))
 
 
 def _without(ones: dict[str, T], others: Mapping[str, T]) -> dict[str, T]:
-    return {key: one for key, one in ones.items() if others.get(key) is not one}
+    return {key: part for key, part in ones.items() if others.get(key) is not part}
 
 
 async def _end(units: Iterable[PartTask[Any]]) -> None:

@@ -404,7 +404,9 @@ class Plan:
     def fails_closed(self, server: str) -> bool:
         """Whether the start fails while this server is down."""
         own = self.servers[server].fail or self.profile.server.fail
-        wanted = {one.fail or own for one in self.published.values() if server in one.servers}
+        wanted = {
+            published.fail or own for published in self.published.values() if server in published.servers
+        }
         return "closed" in wanted
 
 
@@ -414,7 +416,7 @@ STDIO_PRINCIPAL: Final = Principal("nobody")
 
 def calls_itself(plan: Plan) -> bool:
     """Whether an offered server uses agents that the same plan publishes. It calls them over HTTP."""
-    return any(source in plan.published for one in plan.offered.values() for source in one.sources)
+    return any(source in plan.published for offered in plan.offered.values() for source in offered.sources)
 
 
 def with_one_agent(plan: Plan, name: str) -> Plan:
@@ -424,9 +426,11 @@ def with_one_agent(plan: Plan, name: str) -> Plan:
 
 def with_one_server(plan: Plan, name: str) -> Plan:
     """The plan reduced to one offered server. The published agents that it uses keep their tasks in memory."""
-    one = plan.offered[name]
-    published = {source: plan.published[source] for source in one.sources if source in plan.published}
-    return in_memory(replace(plan, published=published, offered={name: one}))
+    offered_plan = plan.offered[name]
+    published = {
+        source: plan.published[source] for source in offered_plan.sources if source in plan.published
+    }
+    return in_memory(replace(plan, published=published, offered={name: offered_plan}))
 
 
 def for_stdio(plan: Plan, name: str, token: str) -> Plan:
@@ -476,16 +480,16 @@ def for_preview(plan: Plan, folder: Path, key: str, within_seconds: float) -> Pl
         ),
         servers={
             name: replace(
-                one,
+                server,
                 fail="open",
-                settings=one.settings.having(
-                    connect_seconds=min(one.settings.connect_seconds, within_seconds)
+                settings=server.settings.having(
+                    connect_seconds=min(server.settings.connect_seconds, within_seconds)
                 ),
             )
-            for name, one in plan.servers.items()
+            for name, server in plan.servers.items()
         },
         signing=None,
-        published={name: replace(one, fail="open") for name, one in patient.published.items()},
+        published={name: replace(published, fail="open") for name, published in patient.published.items()},
         offered=_offered_waiting(plan.offered, within_seconds),
     )
 
@@ -493,13 +497,16 @@ def for_preview(plan: Plan, folder: Path, key: str, within_seconds: float) -> Pl
 def in_memory(plan: Plan) -> Plan:
     """The plan with all tasks in memory, of a bridge that is alone."""
     published: Mapping[str, PublishedPlan] = {
-        name: replace(one, store=MEMORY_STORE) for name, one in plan.published.items()
+        name: replace(published, store=MEMORY_STORE) for name, published in plan.published.items()
     }
     return replace(plan, published=published, place=replace(plan.place, shared_store=None))
 
 
 def _offered_waiting(offered: Mapping[str, OfferedPlan], seconds: float) -> dict[str, OfferedPlan]:
-    return {name: replace(one, profile=_waiting(one.profile, seconds)) for name, one in offered.items()}
+    return {
+        name: replace(offered_plan, profile=_waiting(offered_plan.profile, seconds))
+        for name, offered_plan in offered.items()
+    }
 
 
 def _waiting(profile: Profile, seconds: float) -> Profile:
@@ -558,8 +565,10 @@ def changes_between(before: Plan, after: Plan, running: Plan) -> Changes:
 def as_it_runs(plan: Plan, running: Plan) -> Plan:
     """The plan, with the running settings where a change needs a restart."""
     published = {
-        name: replace(one, store=running.published[name].store) if name in running.published else one
-        for name, one in plan.published.items()
+        name: replace(published, store=running.published[name].store)
+        if name in running.published
+        else published
+        for name, published in plan.published.items()
     }
     return replace(plan, place=running.place, published=published)
 
@@ -569,7 +578,9 @@ def _tables(plan: Plan) -> Mapping[str, Mapping[str, Any]]:
         "tool_servers": plan.servers,
         "agents": plan.agents,
         "catalogs": plan.catalogs,
-        "tools_as_agent": {name: replace(one, store=None) for name, one in plan.published.items()},
+        "tools_as_agent": {
+            name: replace(published, store=None) for name, published in plan.published.items()
+        },
         "agents_as_tools": plan.offered,
         "principals": _by_principal(plan.credentials),
         "issuers": plan.issuers,
@@ -577,8 +588,11 @@ def _tables(plan: Plan) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _by_principal(credentials: Sequence[Credential]) -> dict[str, list[Credential]]:
-    names = dict.fromkeys(one.principal.name for one in credentials)
-    return {name: [one for one in credentials if one.principal.name == name] for name in names}
+    names = dict.fromkeys(credential.principal.name for credential in credentials)
+    return {
+        name: [credential for credential in credentials if credential.principal.name == name]
+        for name in names
+    }
 
 
 def _later(before: Plan, after: Plan, running: Plan) -> Iterator[str]:
@@ -596,9 +610,9 @@ def _later(before: Plan, after: Plan, running: Plan) -> Iterator[str]:
         now = getattr(after.profile, table)
         if now not in (getattr(before.profile, table), getattr(running.profile, table)):
             yield f"[{table}] in the mapping profile of [bridge]"
-    for name, one in after.published.items():
+    for name, published in after.published.items():
         stores = {plan.published[name].store for plan in (before, running) if name in plan.published}
-        if stores and one.store not in stores and not isinstance(one.store, SharedStore):
+        if stores and published.store not in stores and not isinstance(published.store, SharedStore):
             yield f"the store of tools_as_agent.{name}"
 
 

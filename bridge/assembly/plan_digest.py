@@ -49,19 +49,19 @@ def plan_bytes(plan: Plan) -> bytes:
     ) is not None:  # each has files of its own, and clients see that there is a certificate
         asks = None if tls.client_ca is None else Path("-")
         place = replace(place, tls=replace(tls, certificate=Path("-"), key=Path("-"), client_ca=asks))
-    published = {name: replace(one, store=None) for name, one in plan.published.items()}
+    published = {name: replace(published, store=None) for name, published in plan.published.items()}
     return json.dumps(_plain(replace(plan, place=place, published=published)), ensure_ascii=True).encode()
 
 
 def server_bytes(target: ServerTarget) -> bytes:
     """All that decides what a tool server lists for its first session: how it is reached, and as whom."""
     if isinstance(target, StdioTarget):
-        told: tuple[Any, ...] = (target.argv, target.env, target.cwd)
+        parts: tuple[Any, ...] = (target.argv, target.env, target.cwd)
     elif isinstance(target, InProcessTarget):
-        told = (target,)
+        parts = (target,)
     else:
-        told = (target.url, target.headers, target.oauth, target.callers, target.tls)
-    return json.dumps(_plain(told), ensure_ascii=True).encode()
+        parts = (target.url, target.headers, target.oauth, target.callers, target.tls)
+    return json.dumps(_plain(parts), ensure_ascii=True).encode()
 
 
 def _plain(value: Any) -> Any:
@@ -78,14 +78,14 @@ def _plain(value: Any) -> Any:
         case Path() | IPv4Network() | IPv6Network():
             return str(value)
         case Mapping():
-            return [[_plain(key), _plain(one)] for key, one in value.items()]
+            return [[_plain(key), _plain(item)] for key, item in value.items()]
         case Set():
             return sorted(map(_plain, value), key=json.dumps)
         case Sequence():
-            return [_plain(one) for one in value]
+            return [_plain(item) for item in value]
         case TokenSource():
             return [type(value).__name__, _plain(value.key)]
     if is_dataclass(value):
-        compared = [one.name for one in fields(value) if one.compare]
+        compared = [member.name for member in fields(value) if member.compare]
         return [type(value).__name__, *([name, _plain(getattr(value, name))] for name in compared)]
     raise TypeError(f"a plan holds a {type(value).__name__}, of which no bytes are known")

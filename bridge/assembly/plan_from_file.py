@@ -85,7 +85,7 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
         tls=_tls(table.tls),
         proxies=TrustedProxies(
             (table.principal_header or "").lower(),
-            tuple(network_of(one) for one in table.trusted_proxies),
+            tuple(network_of(network) for network in table.trusted_proxies),
         ),
         hosts=frozenset(table.hosts),
         origins=table.origins,
@@ -107,23 +107,25 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
         place=place,
         credentials=[
             credential
-            for name, one in config.principals.items()
-            for credential in credentials_of(name, one, config.groups.get(one.group or "", GroupTable()))
+            for name, principal in config.principals.items()
+            for credential in credentials_of(
+                name, principal, config.groups.get(principal.group or "", GroupTable())
+            )
         ],
-        issuers={name: issuer_of(name, one) for name, one in config.issuers.items()},
+        issuers={name: issuer_of(name, issuer) for name, issuer in config.issuers.items()},
         allow_unauthenticated=table.allow_unauthenticated,
         signing=_signing(table),
         servers={
-            key: _server(key, one, process, place, loaded.servers, on_line=on_line)
-            for key, one in config.tool_servers.items()
+            key: _server(key, table, process, place, loaded.servers, on_line=on_line)
+            for key, table in config.tool_servers.items()
         },
         agents={
-            key: _remote(key, one, config.agents, process, place, on_line=on_line)
-            for key, one in config.agents.items()
+            key: _remote(key, table, config.agents, process, place, on_line=on_line)
+            for key, table in config.agents.items()
         },
-        catalogs={key: _catalog(key, one, process, place) for key, one in config.catalogs.items()},
-        published={name: _published(name, one, loaded) for name, one in config.tools_as_agent.items()},
-        offered={name: _offered(one, loaded) for name, one in config.agents_as_tools.items()},
+        catalogs={key: _catalog(key, table, process, place) for key, table in config.catalogs.items()},
+        published={name: _published(name, table, loaded) for name, table in config.tools_as_agent.items()},
+        offered={name: _offered(table, loaded) for name, table in config.agents_as_tools.items()},
         left_out=loaded.left_out,
     )
 
@@ -134,8 +136,8 @@ def _tls(table: TlsTable | None) -> TlsFiles | None:
     return TlsFiles(table.certificate, table.key, table.client_ca, table.client_certificate)
 
 
-def _address(given: str) -> tuple[str, int]:
-    host, _, port = given.rpartition(":")
+def _address(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
@@ -267,10 +269,10 @@ def _target(
     )
 
 
-def _object(name: str, given: object, server: ServerSettings) -> InProcessTarget:
+def _object(name: str, value: object, server: ServerSettings) -> InProcessTarget:
     return InProcessTarget(
         name,
-        low_level(name, given),
+        low_level(name, value),
         exit_seconds=server.child_exit_seconds,
         result_limit_bytes=server.result_limit_bytes,
         result_json_values=server.result_json_values,
@@ -518,11 +520,13 @@ def _published(name: str, table: ToolsAsAgentTable, loaded: LoadedConfig) -> Pub
         card_name=table.name,
         card_description=table.description,
         extensions=tuple(
-            DeclaredExtension(one.uri, one.description, one.params or None, one.required)
-            for one in table.extensions
+            DeclaredExtension(
+                extension.uri, extension.description, extension.params or None, extension.required
+            )
+            for extension in table.extensions
         ),
         fail=table.fail,
-        overrides={pattern: _skill(one) for pattern, one in table.skills.items()},
+        overrides={pattern: _skill(skill) for pattern, skill in table.skills.items()},
     )
 
 
@@ -551,7 +555,7 @@ def _offered(table: AgentsAsToolsTable, loaded: LoadedConfig) -> OfferedPlan:
         profile=loaded.profile_of(table),
         title=table.title,
         instructions=table.instructions,
-        overrides={pattern: _tool(one) for pattern, one in table.tools.items()},
+        overrides={pattern: _tool(tool) for pattern, tool in table.tools.items()},
     )
 
 
@@ -567,6 +571,6 @@ def _tool(table: ToolTable) -> ToolOverride:
 
 def _arguments(tables: Mapping[str, ArgumentTable]) -> dict[str, ArgumentRule]:
     return {
-        name: ArgumentRule(**{key: getattr(one, key) for key in one.model_fields_set})
-        for name, one in tables.items()
+        name: ArgumentRule(**{key: getattr(table, key) for key in table.model_fields_set})
+        for name, table in tables.items()
     }

@@ -172,14 +172,14 @@ def _engine_for(
     ids: IdsAndClock,
     webhooks: Webhooks | None,
 ) -> Engine:
-    kept = process.store
+    process_store = process.store
     quota = Quota(
-        kept.keep_ended_tasks,
-        kept.keep_ended_tasks_each,
-        kept.keep_ended_bytes,
-        kept.keep_ended_bytes_each,
+        process_store.keep_ended_tasks,
+        process_store.keep_ended_tasks_each,
+        process_store.keep_ended_bytes,
+        process_store.keep_ended_bytes_each,
     )
-    retention = Retention(kept.keep_ended_seconds, quota, kept.clean_every_seconds)
+    retention = Retention(process_store.keep_ended_seconds, quota, process_store.clean_every_seconds)
     return Engine(
         agent,
         store,

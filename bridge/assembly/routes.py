@@ -198,23 +198,23 @@ class Router:
         """The metadata of an MCP server, for clients that need a token of an issuer."""
         headers = Headers(scope=scope)
         base_url = self._place.base_url(scope, headers)
-        asked = self._face_in(path.removeprefix(METADATA_PATH).rstrip("/"), urlsplit(base_url).path)
-        if asked is None or not self._access.issuers:
+        face_path = self._face_in(path.removeprefix(METADATA_PATH).rstrip("/"), urlsplit(base_url).path)
+        if face_path is None or not self._access.issuers:
             return self._nothing(path)
         if (refused := self._read_only(scope, headers)) is not None:
             return refused
-        found = resource_metadata(f"{base_url}{asked}", self._access)
-        return _json_answer(200, found, {"Cache-Control": f"max-age={_METADATA_SECONDS}"})
+        metadata = resource_metadata(f"{base_url}{face_path}", self._access)
+        return _json_answer(200, metadata, {"Cache-Control": f"max-age={_METADATA_SECONDS}"})
 
-    def _face_in(self, asked: str, prefix: str) -> str | None:
+    def _face_in(self, requested: str, prefix: str) -> str | None:
         """The path of an MCP server whose metadata is asked for; None if there is none. `prefix` is that of a proxy.
 
         A client puts the well-known part before the whole path of the URL, the prefix included. The bridge itself names
         the place behind the prefix, and a path of the bridge may begin as the prefix does.
         """
         faces = self.routes.faces
-        is_below = asked == prefix or asked.startswith(f"{prefix}/")
-        for path in [asked, asked.removeprefix(prefix)] if is_below else [asked]:
+        is_below = requested == prefix or requested.startswith(f"{prefix}/")
+        for path in [requested, requested.removeprefix(prefix)] if is_below else [requested]:
             if path in faces or (path == MCP and len(faces) == 1):
                 return path
             if path == "" and len(faces) == 1:
@@ -283,9 +283,9 @@ def _outer(scope: Scope, proxies: TrustedProxies) -> Scope:
     Raises:
         RefusedError: 400, see `TrustedProxies.identity_in`.
     """
-    said, ours = proxies.identity_in(scope), (proxies.header.encode(), SHOWN_HEADER.encode())
+    identity, ours = proxies.identity_in(scope), (proxies.header.encode(), SHOWN_HEADER.encode())
     headers = [(name, value.strip(b" \t")) for name, value in scope["headers"] if name not in ours]
-    shown = [*scope.get(IDENTITIES, ()), *([] if said is None else [f"{FORWARDED}{said}"])]
+    shown = [*scope.get(IDENTITIES, ()), *([] if identity is None else [f"{FORWARDED}{identity}"])]
     if shown:
         headers.append((SHOWN_HEADER.encode(), json.dumps(shown).encode()))
     return {"headers": headers, OUTER_PATH: scope.get("root_path", "")}
@@ -315,10 +315,10 @@ class Fitness(StrEnum):
     @staticmethod
     def of(parts: Iterable[Fitness]) -> Fitness:
         """That of the whole of these parts. A whole without parts has no work, and is ready for it."""
-        found = frozenset(parts)
-        if found <= {Fitness.READY}:
+        grades = frozenset(parts)
+        if grades <= {Fitness.READY}:
             return Fitness.READY
-        return Fitness.NOT_READY if found == {Fitness.NOT_READY} else Fitness.DEGRADED
+        return Fitness.NOT_READY if grades == {Fitness.NOT_READY} else Fitness.DEGRADED
 
 
 def fitness_of_faces(parts: Parts) -> dict[tuple[str, str], Fitness]:
@@ -327,21 +327,21 @@ def fitness_of_faces(parts: Parts) -> dict[tuple[str, str], Fitness]:
     An agent made of tools needs a store that takes writes and a server that is up; an MCP server needs an agent that is
     up. One that is published by the bridge itself is up as far as it can do its work.
     """
-    found: dict[tuple[str, str], Fitness] = {}
-    for one in parts.agents:
-        servers = [_fitness(state.down is None) for state in one.agent.sources]
-        found["agents", one.name] = Fitness.of(servers) if one.engine.ready else Fitness.NOT_READY
+    fits: dict[tuple[str, str], Fitness] = {}
+    for published in parts.agents:
+        servers = [_fitness(state.down is None) for state in published.agent.sources]
+        fits["agents", published.name] = Fitness.of(servers) if published.engine.ready else Fitness.NOT_READY
     for face in parts.faces:
         own = {key for key, agent in face.offered.agents.items() if agent.own_card is not None}
         agents = [
-            found.get(("agents", state.key), Fitness.READY)
+            fits.get(("agents", state.key), Fitness.READY)
             if state.key in own and state.down is None
             else _fitness(state.down is None)
             for state in face.offered.face.sources
         ]
         catalogs = [Fitness.NOT_READY for _ in face.offered.face.unread]
-        found["mcp", face.offered.name] = Fitness.of([*agents, *catalogs])
-    return found
+        fits["mcp", face.offered.name] = Fitness.of([*agents, *catalogs])
+    return fits
 
 
 def _fitness(is_up: bool) -> Fitness:
@@ -361,21 +361,21 @@ def readiness(parts: Parts, *, starting: bool, name: str = "") -> JsonObject | N
     if name and not fits and not starting:
         return None
     agents: JsonObject = {
-        one.name: {
-            "status": fits["agents", one.name],
-            "store": "ok" if one.engine.ready else "takes no writes",
+        published.name: {
+            "status": fits["agents", published.name],
+            "store": "ok" if published.engine.ready else "takes no writes",
             "servers": {
-                key: {**state, **_busy(one.agent.upstreams[key])}
-                for key, state in _states(one.agent.sources).items()
+                key: {**state, **_busy(published.agent.upstreams[key])}
+                for key, state in _states(published.agent.sources).items()
             },
         }
-        for one in parts.agents
-        if ("agents", one.name) in fits
+        for published in parts.agents
+        if ("agents", published.name) in fits
     }
     offered = [face.offered for face in parts.faces if ("mcp", face.offered.name) in fits]
     faces: JsonObject = {
-        one.name: {"status": fits["mcp", one.name], "agents": {**_states(one.face.sources)}}
-        for one in offered
+        server.name: {"status": fits["mcp", server.name], "agents": {**_states(server.face.sources)}}
+        for server in offered
     }
     status = Fitness.NOT_READY if starting else Fitness.of(fits.values())
     return {"status": status, "agents": agents, "mcp": faces}

@@ -97,7 +97,9 @@ def stores_of(plan: Plan) -> dict[str, PlacedStore]:
         UsageError: as for `store_for`.
     """
     place = replace(plan.place, keys=())
-    return {name: store_for(name, one, place, plan.profile) for name, one in plan.published.items()}
+    return {
+        name: store_for(name, published, place, plan.profile) for name, published in plan.published.items()
+    }
 
 
 def logins_of(plan: Plan) -> Iterator[LoginConfig]:
@@ -105,7 +107,10 @@ def logins_of(plan: Plan) -> Iterator[LoginConfig]:
     for server in plan.servers.values():
         if isinstance(server.target, HttpTarget) and isinstance(server.target.oauth, LoginConfig):
             yield server.target.oauth
-    sources = [*(one.tokens for one in plan.agents.values()), *(one.tokens for one in plan.catalogs.values())]
+    sources = [
+        *(peer.tokens for peer in plan.agents.values()),
+        *(peer.tokens for peer in plan.catalogs.values()),
+    ]
     yield from (tokens.login_config for tokens in sources if isinstance(tokens, LoginToken | EachLogin))
 
 
@@ -163,13 +168,13 @@ async def store_faults(plan: Plan) -> list[tuple[tuple[str, str], str]]:
     if plan.place.shared_store is not None:
         return await _shared_faults(plan, plan.place.shared_store)
     faults: list[tuple[tuple[str, str], str]] = []
-    for name, one in plan.published.items():
+    for name, published in plan.published.items():
         try:
-            store = store_for(name, one, plan.place, plan.profile).store
+            store = store_for(name, published, plan.place, plan.profile).store
             if isinstance(store, SQLiteStore):
                 await anyio.to_thread.run_sync(require_usable, store.path)
         except UsageError as exc:
-            faults.append((("bridge", "store") if one.store else ("tools_as_agent", name), str(exc)))
+            faults.append((("bridge", "store") if published.store else ("tools_as_agent", name), str(exc)))
     return faults
 
 

@@ -102,7 +102,7 @@ class Telemetry:
         # Spans come first: they give a hop the trace that the others see.
         recorder = None if audit is None else audit.recorder
         heard: tuple[HopListener | None, ...] = (self._spans, self._metrics, self._log, recorder)
-        noticing = [one.noticed for one in (self._metrics, recorder) if one is not None]
+        noticing = [listener.noticed for listener in (self._metrics, recorder) if listener is not None]
 
         def notify_all(notice: Notice) -> None:
             for noticed in noticing:
@@ -111,7 +111,8 @@ class Telemetry:
         self.tell: Tell = notify_all if noticing else unheard
         """Takes notices."""
         self.hops = Hops(
-            tuple(one for one in heard if one is not None), None if audit is None else audit.gate
+            tuple(listener for listener in heard if listener is not None),
+            None if audit is None else audit.gate,
         )
 
     def tell_of_refusal(self) -> None:
@@ -143,9 +144,12 @@ class Telemetry:
     def names(self) -> KnownNames:
         """The names that labels may have now."""
         parts = self._parts()
-        skills = {one.name: frozenset(skill.id for skill in one.agent.skills) for one in parts.agents}
+        skills = {
+            published.name: frozenset(skill.id for skill in published.agent.skills)
+            for published in parts.agents
+        }
         peers = set(parts.upstreams)
-        for face in (one.offered for one in parts.faces):
+        for face in (server.offered for server in parts.faces):
             # An agent may have the same name: the faces of each protocol are named by themselves.
             tools = frozenset(str(tool["name"]) for tool in face.face.tools())
             skills[face.name] = skills.get(face.name, frozenset()) | tools
@@ -209,25 +213,26 @@ def _gauges_of(parts: Parts) -> Iterator[MetricFamily]:
         [({"peer": key}, float(calls)) for key, calls in parts.waiting_at_agents.items()],
     )
     streams = [
-        ({"face": one.name, "protocol": "a2a"}, float(one.server.open_streams)) for one in parts.agents
+        ({"face": published.name, "protocol": "a2a"}, float(published.server.open_streams))
+        for published in parts.agents
     ]
     streams += [
-        ({"face": one.offered.name, "protocol": "mcp"}, float(one.offered.server.open_streams))
-        for one in parts.faces
+        ({"face": server.offered.name, "protocol": "mcp"}, float(server.offered.server.open_streams))
+        for server in parts.faces
     ]
     yield gauge("mcp_a2a_streams", "Open streams of clients", streams)
     yield gauge(
         "mcp_a2a_store_ready",
         "Whether the tasks of an agent can be stored",
-        [({"face": one.name}, float(one.engine.ready)) for one in parts.agents],
+        [({"face": published.name}, float(published.engine.ready)) for published in parts.agents],
     )
     yield gauge(
         "a2a_tasks_running",
         "Tasks that this process works on",
         [
-            ({"face": one.name, "state": state.word}, float(count))
-            for one in parts.agents
-            for state, count in one.engine.running_by_state().items()
+            ({"face": published.name, "state": state.word}, float(count))
+            for published in parts.agents
+            for state, count in published.engine.running_by_state().items()
         ],
     )
 
@@ -236,8 +241,8 @@ def _fitness_gauges(parts: Parts, whole: Fitness) -> Iterator[MetricFamily]:
     """Whether the bridge and each of its faces can do their work: 1 for the status that holds, 0 for the others."""
 
     def each(labels: SampleLabels, now: Fitness) -> Iterator[tuple[dict[str, str], float]]:
-        for one in Fitness:
-            yield {**dict(labels), "status": one.replace(" ", "_")}, float(one is now)
+        for fitness in Fitness:
+            yield {**dict(labels), "status": fitness.replace(" ", "_")}, float(fitness is now)
 
     yield gauge("mcp_a2a_status", "Whether the bridge can do its work", [*each((), whole)])
     faces = [
@@ -276,8 +281,8 @@ def _logins(parts: Parts) -> list[tuple[Mapping[str, str], bool]]:
     """The peers at which a person logs in, and whether the login can be used."""
     servers = {
         key: not parts.upstreams[key].needs_login
-        for key, one in parts.servers.items()
-        if _has_login(one.plan)
+        for key, server in parts.servers.items()
+        if _has_login(server.plan)
     }
     remote = {agent.key: agent.lacks_login for face in parts.faces for agent in face.offered.remote_agents}
     agents = {key: not lacks for key, lacks in remote.items() if lacks is not None}
@@ -293,10 +298,10 @@ def _foretold(parts: Parts) -> Iterator[tuple[str, SampleLabels]]:
 
     One that begins with 1 has not risen as far as Prometheus can see, and a rule about it would miss what is rare.
     """
-    for one in parts.agents:
-        if one.push is not None:
+    for published in parts.agents:
+        if published.push is not None:
             yield from (
-                ("a2a_push_attempts_total", (("face", one.name), ("outcome", outcome)))
+                ("a2a_push_attempts_total", (("face", published.name), ("outcome", outcome)))
                 for outcome in get_args(PushOutcome)
             )
     for labels, _ in _logins(parts):
@@ -316,20 +321,22 @@ async def _stored(parts: Parts) -> list[MetricFamily]:
     waiting: dict[tuple[str, str], float] = {}
     backlogs: dict[str, PushBacklog] = {}
 
-    async def ask(one: PublishedAgent) -> None:
+    async def ask(published: PublishedAgent) -> None:
         with suppress(StoreError):
             for state in sorted(INTERRUPTED):
-                waiting[one.name, state.word] = float(len(await one.engine.waiting_in(state)))
-            if one.push is not None:
-                backlogs[one.name] = await one.push.backlog()
+                waiting[published.name, state.word] = float(len(await published.engine.waiting_in(state)))
+            if published.push is not None:
+                backlogs[published.name] = await published.push.backlog()
 
     with anyio.move_on_after(STORES_SECONDS):
         async with anyio.create_task_group() as asking:
-            for one in parts.agents:
-                asking.start_soon(ask, one)
+            for published in parts.agents:
+                asking.start_soon(ask, published)
 
     def family(name: str, words: str, number: Callable[[PushBacklog], float]) -> MetricFamily:
-        return gauge(name, words, [({"face": face}, float(number(one))) for face, one in backlogs.items()])
+        return gauge(
+            name, words, [({"face": face}, float(number(backlog))) for face, backlog in backlogs.items()]
+        )
 
     return [
         gauge(
@@ -337,15 +344,15 @@ async def _stored(parts: Parts) -> list[MetricFamily]:
             "Tasks in the store that wait for their clients",
             [({"face": face, "state": state}, number) for (face, state), number in waiting.items()],
         ),
-        family("a2a_push_waiting", "Push notifications that wait to be sent", lambda one: one.rows),
+        family("a2a_push_waiting", "Push notifications that wait to be sent", lambda backlog: backlog.rows),
         family(
             "a2a_push_oldest_seconds",
             "How long the receiver that has waited longest waits for its next push notification",
-            lambda one: one.oldest_seconds,
+            lambda backlog: backlog.oldest_seconds,
         ),
         family(
             "a2a_push_backed_off",
             "Receivers that are tried again later, since their last attempt failed",
-            lambda one: one.backed_off,
+            lambda backlog: backlog.backed_off,
         ),
     ]

@@ -147,8 +147,8 @@ class ToolServers:
         for key in servers_of(plan):
             known, wanted = running.servers.get(key), plan.servers[key]
             if known is None or known.plan != wanted:
-                kept = await self._listings_of(wanted).recall(_identity_of(wanted))
-                unit = PartTask(self._made(key, wanted, kept).run)
+                listing = await self._listings_of(wanted).recall(_identity_of(wanted))
+                unit = PartTask(self._made(key, wanted, listing).run)
                 await unit.start(group)
                 fresh.servers[key] = PlannedPart(wanted, unit)
                 if self._observer:
@@ -175,8 +175,8 @@ class ToolServers:
             server.name = server.greeting.name
         return slug(server.name)
 
-    def _made(self, key: str, plan: ServerPlan, kept: bytes | None) -> Upstream:
-        """A tool server. `kept` is what it listed last, if that is known."""
+    def _made(self, key: str, plan: ServerPlan, listing: bytes | None) -> Upstream:
+        """A tool server. `listing` is what it listed last, if that is known."""
         target = plan.target
         name = key or _name_of(target)
         memory = ServerMemory(None) if isinstance(target, InProcessTarget) else self._memory
@@ -201,7 +201,7 @@ class ToolServers:
             logins=None if login_config is None else self._logins_at(login_config),
             on_change=has_changed,
             hops=self._hops,
-            known_listing=None if kept is None else kept_listing(kept, plan.settings.schema_values),
+            known_listing=None if listing is None else kept_listing(listing, plan.settings.schema_values),
         )
         return upstream
 

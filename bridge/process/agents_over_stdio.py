@@ -24,11 +24,14 @@ async def serve_agents(plan: Plan) -> int:
     """
     keep_code()
     stopping = Shutdown()
-    ((name, one),) = plan.offered.items()
+    ((name, offered_plan),) = plan.offered.items()
     async with anyio.create_task_group() as tasks:
         with stopping.starting:
             await tasks.start(watch_signals, stopping)
-            async with shared_resources(plan) as shared, offered(name, one, plan.agents, shared) as there:
+            async with (
+                shared_resources(plan) as shared,
+                offered(name, offered_plan, plan.agents, shared) as there,
+            ):
                 await there.server.run_stdio()
         tasks.cancel_scope.cancel()
     return stopping.exit_code

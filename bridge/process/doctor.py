@@ -69,13 +69,13 @@ class Health:
     @property
     def is_well(self) -> bool:
         """Whether nothing is broken."""
-        return all(one.grade is not Grade.BAD for one in self.findings)
+        return all(finding.grade is not Grade.BAD for finding in self.findings)
 
     def to_object(self) -> JsonObject:
         """As JSON."""
         return {
             "ok": self.is_well,
-            "findings": [one.to_object() for one in self.findings],
+            "findings": [finding.to_object() for finding in self.findings],
             "failures": [*self.failures],
         }
 
@@ -88,7 +88,7 @@ async def health_of_file(plan: Plan, within_seconds: float) -> Health:
     """
     async with previewed(plan, within_seconds=within_seconds) as bridge:
         seen = await findings_of(plan, bridge)
-    found = [
+    findings = [
         *await _stores(plan),
         *_peers(seen),
         *_places(seen),
@@ -98,14 +98,14 @@ async def health_of_file(plan: Plan, within_seconds: float) -> Health:
     failed: list[tuple[str, StoredTask]] = []
     if plan.place.shared_store is None:
         failed += await anyio.to_thread.run_sync(_failed_in_files, plan)
-    elif all(one.grade is not Grade.BAD for one in found if one.area in ("packages", "store")):
+    elif all(finding.grade is not Grade.BAD for finding in findings if finding.area in ("packages", "store")):
         shared = await _in_database(plan, plan.place.shared_store)
-        found += shared[0]
+        findings += shared[0]
         failed += shared[1]
-    newest = sorted(failed, key=lambda one: one[1].head.status_ms, reverse=True)[:FAILURES_MOST]
+    newest = sorted(failed, key=lambda named_task: named_task[1].head.status_ms, reverse=True)[:FAILURES_MOST]
     root = plan.place.public_url or url_of(plan.place.host, plan.place.port)
     rows = (failure_of(folded(task)[0], name, root, shows_reason=True) for name, task in newest)
-    return Health(tuple(sorted(found, key=lambda one: _AREAS.index(one.area))), tuple(rows))
+    return Health(tuple(sorted(findings, key=lambda finding: _AREAS.index(finding.area))), tuple(rows))
 
 
 async def _stores(plan: Plan) -> list[HealthFinding]:
@@ -118,8 +118,11 @@ async def _stores(plan: Plan) -> list[HealthFinding]:
         ] or [HealthFinding("store", name, Grade.GOOD, "can be used")]
     if faults:
         return [HealthFinding("store", ".".join(path), Grade.BAD, words) for path, words in faults]
-    places = {name: store_for(name, one, plan.place, plan.profile) for name, one in plan.published.items()}
-    return [HealthFinding("store", name, Grade.GOOD, one.where) for name, one in places.items()]
+    places = {
+        name: store_for(name, published, plan.place, plan.profile)
+        for name, published in plan.published.items()
+    }
+    return [HealthFinding("store", name, Grade.GOOD, place.where) for name, place in places.items()]
 
 
 def _peers(seen: Findings) -> Iterator[HealthFinding]:
@@ -148,16 +151,16 @@ def _places(seen: Findings) -> Iterator[HealthFinding]:
 
 
 def _failed_in_files(plan: Plan) -> list[tuple[str, StoredTask]]:
-    found: list[tuple[str, StoredTask]] = []
-    for name, one in plan.published.items():
+    tasks: list[tuple[str, StoredTask]] = []
+    for name, published in plan.published.items():
         try:
-            store = store_for(name, one, plan.place, plan.profile).store
+            store = store_for(name, published, plan.place, plan.profile).store
             if isinstance(store, SQLiteStore) and store.path.exists():
                 with Reader(store.path) as reader:
-                    found += [(name, task) for query in _queries() for task in reader.listing(query).tasks]
+                    tasks += [(name, task) for query in _queries() for task in reader.listing(query).tasks]
         except (UsageError, StoreError, sqlite3.Error):
             continue  # which is a fault of the store
-    return found
+    return tasks
 
 
 def _queries() -> Iterator[Query]:
@@ -180,25 +183,25 @@ async def _in_database(
 
     seconds = plan.profile.store.statement_seconds
     own = Proofs(keys_in(plan.place.keys)).proofs(ProofPurpose.PLAN, plan_bytes(plan))
-    found: list[HealthFinding] = []
+    findings: list[HealthFinding] = []
     failed: list[tuple[str, StoredTask]] = []
     async with connected(DatabaseAddress.of(shared.url, None), seconds, str(shared)) as connection:
         before = time.time()
         answer = await connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8")
         row = await answer.fetchone()
         assert row is not None
-        found.append(_clock(float(row[0]) - (before + time.time()) / 2))
+        findings.append(_clock(float(row[0]) - (before + time.time()) / 2))
         if await version_of(connection, Namespace.of_replicas()) != NO_TABLES:
             for epoch, entry in sorted((await entries_in(connection)).items()):
                 served = ServedPlan.OTHER if own.isdisjoint(entry.plans) else ServedPlan.SAME
                 served = served if entry.plans else ServedPlan.NONE
-                found.append(replica_finding(entry.address or f"epoch {epoch}", served))
+                findings.append(replica_finding(entry.address or f"epoch {epoch}", served))
         for name in plan.published:
             place = Namespace.of(name)
             if await version_of(connection, place) != NO_TABLES:
                 for query in _queries():
                     failed += [(name, task) for task in (await listing(connection, place, query)).tasks]
-    return found, failed
+    return findings, failed
 
 
 def _clock(ahead_seconds: float) -> HealthFinding:

@@ -72,7 +72,7 @@ def place_faults(plan: Plan) -> Iterator[FindingFault]:
                 f"the key has fewer than {MIN_KEY_BYTES} bytes, so that it can be guessed; `serve` refuses it"
             )
             yield FindingFault(("bridge", "keys", number, "env"), f"bridge.keys: {words}")
-    if any(one.signed_by for one in plan.agents.values()):
+    if any(remote.signed_by for remote in plan.agents.values()):
         from bridge.assembly.card_pins import pin_faults  # loads PyJWT, for few files
 
         for name, words in pin_faults(plan):

@@ -229,8 +229,8 @@ async def findings_of(plan: Plan, bridge: Bridge) -> Findings:
     }
     principals = {credential.principal.name: credential.principal for credential in plan.credentials}
     faces = (
-        *(_published(one, plan, principals.values()) for one in bridge.published),
-        *(_offered(one, plan, principals.values(), _incomplete(bridge)) for one in bridge.offered),
+        *(_published(published, plan, principals.values()) for published in bridge.published),
+        *(_offered(offered, plan, principals.values(), _incomplete(bridge)) for offered in bridge.offered),
     )
     return Findings(
         (*servers, *remote.values(), *catalogs),
@@ -255,12 +255,12 @@ def offline_findings(plan: Plan) -> Findings:
     )
     faces = (
         *(
-            FaceFindings("tools_as_agent", name, f"/agents/{name}", one.servers)
-            for name, one in plan.published.items()
+            FaceFindings("tools_as_agent", name, f"/agents/{name}", published.servers)
+            for name, published in plan.published.items()
         ),
         *(
-            FaceFindings("agents_as_tools", name, f"{MCP}/{name}", one.sources)
-            for name, one in plan.offered.items()
+            FaceFindings("agents_as_tools", name, f"{MCP}/{name}", offered.sources)
+            for name, offered in plan.offered.items()
         ),
     )
     unseen = (
@@ -293,7 +293,7 @@ def _server(key: str, upstream: Upstream, *, is_needed: bool) -> PeerFindings:
         str(upstream.target),
         "" if upstream.down else says,
         None if upstream.down is None else f"{upstream.down}{ends}",
-        tuple(f"the tool {one.name} cannot be served: {one.reason}" for one in listing.left_out),
+        tuple(f"the tool {tool.name} cannot be served: {tool.reason}" for tool in listing.left_out),
         (
             *(
                 f"not all arguments of the tool {tool.name} are checked: {tool.unchecked}"
@@ -318,15 +318,15 @@ def _words_of_card(card: AgentCard) -> dict[str, JsonValue]:
 def _on_unseen(words: Mapping[str, JsonValue], then: str) -> tuple[str, ...]:
     """A note about hidden characters in the texts of a peer, which may mislead a person or a model. `words` has the
     texts by the thing that holds them."""
-    found = [
+    places = [
         what
         for what, value in words.items()
         if any(without_hidden_characters(text) != text for text in _texts_in(value))
     ]
-    if not found:
+    if not places:
         return ()
-    more = f" and {len(found) - _NAMED_MOST} more" if len(found) > _NAMED_MOST else ""
-    where = ", ".join(found[:_NAMED_MOST])
+    more = f" and {len(places) - _NAMED_MOST} more" if len(places) > _NAMED_MOST else ""
+    where = ", ".join(places[:_NAMED_MOST])
     return (f"characters that turn text around, or that nobody sees, are in {where}{more}; {then}",)
 
 
@@ -349,7 +349,7 @@ async def _agent(agent: RemoteAgent, plan: RemotePlan | None) -> PeerFindings:
             f"{agent.card.name} {agent.card.version}, A2A {spoken.protocol_version} {spoken.protocol_binding},"
             f" {skills}"
         )
-    notes = tuple(f"not as A2A asks: {one}" for one in agent.deviations)
+    notes = tuple(f"not as A2A asks: {deviation}" for deviation in agent.deviations)
     if agent.has_card:
         notes += agent.extension_notes
         notes += _on_proof(agent.proof)
@@ -382,36 +382,40 @@ async def _catalog(key: str, source: CatalogSource) -> PeerFindings:
     return PeerFindings("catalogs", key, redacted_url(source.url), _number(len(entries), "agent"))
 
 
-def _published(one: PublishedAgent, plan: Plan, principals: Iterable[Principal]) -> FaceFindings:
+def _published(published: PublishedAgent, plan: Plan, principals: Iterable[Principal]) -> FaceFindings:
     rows = tuple(
         FaceRow(skill.id, skill.source_key, skill.tool.name, skill.shown.name, skill.names)
-        for skill in one.agent.published
+        for skill in published.agent.published
     )
     return FaceFindings(
         "tools_as_agent",
-        one.name,
-        one.path,
-        plan.published[one.name].servers,
-        one.agent.card("").name,
+        published.name,
+        published.path,
+        plan.published[published.name].servers,
+        published.agent.card("").name,
         rows,
-        usable=_usable(one.name, rows, principals),
+        usable=_usable(published.name, rows, principals),
         faults=tuple(
-            FindingFault.at(("tools_as_agent", one.name, *remark.path), remark.words)
-            for remark in one.agent.remarks
+            FindingFault.at(("tools_as_agent", published.name, *remark.path), remark.words)
+            for remark in published.agent.remarks
         ),
     )
 
 
 def _incomplete(bridge: Bridge) -> frozenset[str]:
     """The agents published here that lack tools, because one of their servers is down."""
-    return frozenset(one.name for one in bridge.published if any(state.down for state in one.agent.sources))
+    return frozenset(
+        published.name
+        for published in bridge.published
+        if any(state.down for state in published.agent.sources)
+    )
 
 
 def _offered(
-    one: OfferedServer, plan: Plan, principals: Iterable[Principal], incomplete: frozenset[str]
+    offered: OfferedServer, plan: Plan, principals: Iterable[Principal], incomplete: frozenset[str]
 ) -> FaceFindings:
-    face = one.face
-    is_whole = incomplete.isdisjoint(plan.offered[one.name].sources)
+    face = offered.face
+    is_whole = incomplete.isdisjoint(plan.offered[offered.name].sources)
     remarks = [remark for remark in face.remarks if is_whole or not remark.is_of_nothing]
     rows = tuple(
         FaceRow(
@@ -422,35 +426,38 @@ def _offered(
     names = {row.name for row in rows}
     return FaceFindings(
         "agents_as_tools",
-        one.name,
-        f"{MCP}/{one.name}",
-        plan.offered[one.name].sources,
+        offered.name,
+        f"{MCP}/{offered.name}",
+        plan.offered[offered.name].sources,
         face.title or face.name,
         rows,
         tuple(str(tool["name"]) for tool in face.tools() if tool["name"] not in names),
-        _usable(one.name, rows, principals),
+        _usable(offered.name, rows, principals),
         (
-            *_own_that_are_down(one, plan),
+            *_own_that_are_down(offered, plan),
             *(
-                FindingFault.at(("agents_as_tools", one.name, *remark.path), remark.words)
+                FindingFault.at(("agents_as_tools", offered.name, *remark.path), remark.words)
                 for remark in remarks
             ),
         ),
     )
 
 
-def _own_that_are_down(one: OfferedServer, plan: Plan) -> Iterator[FindingFault]:
-    for agent in one.remote_agents:
+def _own_that_are_down(offered: OfferedServer, plan: Plan) -> Iterator[FindingFault]:
+    for agent in offered.remote_agents:
         if agent.key in plan.published and agent.down is not None:
             words = f"{agent.key}, which is published here, cannot be called: {agent.down}"
-            yield FindingFault.at(("agents_as_tools", one.name), words)
+            yield FindingFault.at(("agents_as_tools", offered.name), words)
 
 
 def _usable(
     face: str, rows: Iterable[FaceRow], principals: Iterable[Principal]
 ) -> dict[str, tuple[str, ...]]:
-    here = {one.name: one.in_face(face) for one in principals}
-    return {name: tuple(row.name for row in rows if one.may_use(row.names)) for name, one in here.items()}
+    here = {principal.name: principal.in_face(face) for principal in principals}
+    return {
+        name: tuple(row.name for row in rows if principal.may_use(row.names))
+        for name, principal in here.items()
+    }
 
 
 def _useless(faces: Iterable[FaceFindings], rights: Iterable[_GrantedGlobs]) -> Iterator[FindingFault]:
@@ -462,8 +469,8 @@ def _useless(faces: Iterable[FaceFindings], rights: Iterable[_GrantedGlobs]) -> 
     ]
     for where, title, globs in rights if served else ():
         for number, glob in enumerate(globs):
-            one = Principal("", skills=(glob,))
-            here = ((one.in_face(face), names) for face, names in served)
+            principal = Principal("", skills=(glob,))
+            here = ((principal.in_face(face), names) for face, names in served)
             if not any(there.may_use(name) for there, names in here for name in names):
                 yield FindingFault((*where, number), f"{title}: `{glob}` matches nothing that is served")
 
@@ -471,10 +478,10 @@ def _useless(faces: Iterable[FaceFindings], rights: Iterable[_GrantedGlobs]) -> 
 def _granted(plan: Plan) -> Iterator[_GrantedGlobs]:
     """The globs of each group, of each principal that has its own, and of each scope of an issuer."""
     owners = {
-        ("groups", one.principal.group)
-        if one.principal.group
-        else ("principals", one.principal.name): one.principal.skills
-        for one in plan.credentials
+        ("groups", credential.principal.group)
+        if credential.principal.group
+        else ("principals", credential.principal.name): credential.principal.skills
+        for credential in plan.credentials
     }
     for (section, name), globs in owners.items():
         yield (section, name, "skills"), f"{section}.{name}: skills", globs
@@ -504,11 +511,11 @@ def _untrusted(plan: Plan) -> Iterator[FindingFault]:
 
 def _acting_for_callers(plan: Plan) -> Mapping[tuple[str, str], CallerTokens]:
     """The tokens of the peers that are called in the names of callers, by section and key."""
-    found = {("agents", key): one.callers for key, one in plan.agents.items()}
+    by_place = {("agents", key): remote.callers for key, remote in plan.agents.items()}
     for key, server in plan.servers.items():
         if isinstance(server.target, HttpTarget):
-            found["tool_servers", key] = server.target.callers
-    return {place: callers for place, callers in found.items() if callers is not None}
+            by_place["tool_servers", key] = server.target.callers
+    return {place: callers for place, callers in by_place.items() if callers is not None}
 
 
 def _on_cards(plan: Plan) -> Iterator[str]:
@@ -536,8 +543,8 @@ def _without_token(faces: Iterable[FaceFindings], plan: Plan) -> Iterator[str]:
 
 
 def _left_out(plan: Plan) -> Iterator[FindingFault]:
-    for name, one in plan.left_out.items():
-        yield FindingFault(("agents", name), f"agents.{name} is left out: {one.words}")
+    for name, agent in plan.left_out.items():
+        yield FindingFault(("agents", name), f"agents.{name} is left out: {agent.words}")
 
 
 def _unused(plan: Plan) -> Iterator[str]:
@@ -550,7 +557,7 @@ def _unused(plan: Plan) -> Iterator[str]:
 
 
 def _agents_of(plan: Plan) -> tuple[str, ...]:
-    named = (source for one in plan.offered.values() for source in one.sources)
+    named = (source for offered in plan.offered.values() for source in offered.sources)
     return tuple(dict.fromkeys(source for source in named if source in plan.agents))
 
 

@@ -242,7 +242,7 @@ class Reload:
 def _files_of(fault: UsageError) -> frozenset[Path]:
     """The files of a fault. The fault remains until one of them changes."""
     diagnostics = fault.diagnostics if isinstance(fault, ConfigError) else ()
-    return frozenset(one.file.absolute() for one in diagnostics)
+    return frozenset(diagnostic.file.absolute() for diagnostic in diagnostics)
 
 
 def _refuse(fault: BaseException) -> None:

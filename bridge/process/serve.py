@@ -147,8 +147,8 @@ async def serve_stdio(plan: Plan, reload: Reload | None = None) -> int:
 
 def _patience_seconds(plan: Plan) -> float:
     """How long the start may wait for tool servers. Then the host is answered, since it would give up."""
-    (one,) = plan.offered.values()
-    return one.profile.agents.first_servers_seconds
+    (offered_plan,) = plan.offered.values()
+    return offered_plan.profile.agents.first_servers_seconds
 
 
 @asynccontextmanager

@@ -55,8 +55,8 @@ class SharedListener:
         return plan
 
 
-def require_shareable(plan: Plan, said: str) -> None:
-    """Refuse a plan that several processes at one socket cannot serve as one bridge. `said` names the socket.
+def require_shareable(plan: Plan, source: str) -> None:
+    """Refuse a plan that several processes at one socket cannot serve as one bridge. `source` names the socket.
 
     Raises:
         UsageError: tasks, handles, sessions or the files of a tool server would belong to one process alone.
@@ -64,23 +64,23 @@ def require_shareable(plan: Plan, said: str) -> None:
     place = plan.place
     if place.shared_store is None:
         raise UsageError(
-            f"{said} shares a socket with other processes, and without a PostgreSQL each of them would know other"
+            f"{source} shares a socket with other processes, and without a PostgreSQL each of them would know other"
             ' tasks: write store = { env = "DATABASE_URL" } in [bridge]; `mcp-a2a store move` takes over the tasks of a'
             f" SQLite file ({_PAGE})"
         )
     if not place.keys:
         raise UsageError(
-            f"{said} shares a socket with other processes, and each of them has to open the handles of the others:"
+            f"{source} shares a socket with other processes, and each of them has to open the handles of the others:"
             ' write keys = [{ env = "BRIDGE_KEY" }] in [bridge]'
         )
     if place.replica is None:
         raise UsageError(
-            f"{said} shares a socket with other processes, which need an address of this process alone: give each"
+            f"{source} shares a socket with other processes, which need an address of this process alone: give each"
             f" process one, for example {_OF_EACH} ({_PAGE})"
         )
     if is_loopback(place.host) and not _is_on_this_machine(place.replica):
         raise UsageError(
-            f"{said}: the socket is for this machine alone, and {place.replica.text} is not: write unix:/PATH, or"
+            f"{source}: the socket is for this machine alone, and {place.replica.text} is not: write unix:/PATH, or"
             " http://127.0.0.1:PORT"
         )
     if place.replica.is_secure and place.tls is None:
@@ -94,7 +94,7 @@ def require_shareable(plan: Plan, said: str) -> None:
     ]
     if alone:
         raise UsageError(
-            f"{said} shares a socket with other processes, and each of them would start {listed(alone, 'and')}. Two"
+            f"{source} shares a socket with other processes, and each of them would start {listed(alone, 'and')}. Two"
             " processes may destroy what a tool server keeps. Run the server once, behind HTTP, and write its `url`; or"
             f" write each_replica = true for a server that keeps nothing ({_PAGE})"
         )
@@ -113,17 +113,17 @@ def shared_listener(fd: int | None, environment: MutableMapping[str, str]) -> It
     Raises:
         UsageError: the descriptor is no listening TCP socket, systemd passes several, or this system has none.
     """
-    said, number = "--fd", fd
+    source, number = "--fd", fd
     passed = _passed_by_systemd(environment)
     if number is None:
-        said, number = "LISTEN_FDS", passed
+        source, number = "LISTEN_FDS", passed
     if number is None:
         yield None
         return
     if os.name != "posix":
-        raise UsageError(f"{said} {number}: a process on Windows inherits no socket by its number")
-    with _socket_of(number, said) as listener:
-        yield SharedListener(listener, said)
+        raise UsageError(f"{source} {number}: a process on Windows inherits no socket by its number")
+    with _socket_of(number, source) as listener:
+        yield SharedListener(listener, source)
 
 
 def _passed_by_systemd(environment: MutableMapping[str, str]) -> int | None:
@@ -147,29 +147,29 @@ def _passed_by_systemd(environment: MutableMapping[str, str]) -> int | None:
     return _FIRST_OF_SYSTEMD
 
 
-def _socket_of(number: int, said: str) -> socket.socket:
+def _socket_of(number: int, source: str) -> socket.socket:
     try:
         is_socket = stat.S_ISSOCK(os.fstat(number).st_mode)
     except OSError as exc:
         raise UsageError(
-            f"{said}: there is no open descriptor {number}: its parent has to pass the socket on"
+            f"{source}: there is no open descriptor {number}: its parent has to pass the socket on"
         ) from exc
     if not is_socket:
-        raise UsageError(f"{said}: descriptor {number} is no socket")
-    found = socket.socket(fileno=number)
-    is_tcp = found.type == socket.SOCK_STREAM and found.family in (socket.AF_INET, socket.AF_INET6)
-    if not is_tcp or not _listens(found):
-        found.detach()  # it belongs to whoever passed it
-        raise UsageError(f"{said}: descriptor {number} is no listening TCP socket")
+        raise UsageError(f"{source}: descriptor {number} is no socket")
+    inherited = socket.socket(fileno=number)
+    is_tcp = inherited.type == socket.SOCK_STREAM and inherited.family in (socket.AF_INET, socket.AF_INET6)
+    if not is_tcp or not _listens(inherited):
+        inherited.detach()  # it belongs to whoever passed it
+        raise UsageError(f"{source}: descriptor {number} is no listening TCP socket")
     # asyncio turns Nagle's algorithm off for connections whose listener names the protocol; see `listening`.
-    named = socket.socket(found.family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=found.detach())
+    named = socket.socket(inherited.family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=inherited.detach())
     named.set_inheritable(False)
     return named
 
 
-def _listens(found: socket.socket) -> bool:
+def _listens(listener: socket.socket) -> bool:
     try:
-        return found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1
+        return listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1
     except OSError:
         return True  # macOS does not tell; accepting fails later
 

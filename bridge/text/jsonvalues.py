@@ -49,15 +49,15 @@ def exceeds_floats(value: JsonValue) -> bool:
     return False
 
 
-def is_same(one: JsonValue, other: JsonValue) -> bool:
+def is_same(first: JsonValue, other: JsonValue) -> bool:
     """Whether two values are equal as JSON: 1 equals 1.0, and `true` equals neither, unlike in Python."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(is_same(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(is_same, one, other))
-    return one == other
+    if isinstance(first, bool) or isinstance(other, bool):
+        return first is other
+    if isinstance(first, dict) and isinstance(other, dict):
+        return first.keys() == other.keys() and all(is_same(first[key], other[key]) for key in first)
+    if isinstance(first, list) and isinstance(other, list):
+        return len(first) == len(other) and all(map(is_same, first, other))
+    return first == other
 
 
 def values_in(value: JsonValue) -> int:

@@ -65,7 +65,7 @@ def with_visible_characters(text: str, *, in_one_line: bool = False) -> str:
 
 def spelled_as_json(text: str) -> str:
     """A JSON text for a text log: hidden characters become JSON escapes, so the value stays the same."""
-    return _SPELLED.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return _SPELLED.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def without_hidden_characters(text: str) -> str:
@@ -130,6 +130,6 @@ def _shell_escape(byte: int) -> str:
     return char if char.isascii() and char.isprintable() and char not in "\\'!" else f"\\{byte:03o}"
 
 
-def _code(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _code(match: re.Match[str]) -> str:
+    code = ord(match[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

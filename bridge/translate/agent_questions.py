@@ -350,7 +350,11 @@ def _question_from(data: JsonObject, message: Message, state: TaskState) -> Agen
     if data.get("mode") == "confirm" and own_key is not None:
         return AgentQuestion(own_key, own_key, _permission(text))
     form = next(
-        (found for name in ("schema", "requestedSchema") if (found := elicitation_form_from(data.get(name)))),
+        (
+            readable
+            for name in ("schema", "requestedSchema")
+            if (readable := elicitation_form_from(data.get(name)))
+        ),
         None,
     )
     form = form or elicitation_form_from(data)

@@ -299,8 +299,10 @@ def _with_what_goes_on(task: Task, event: StreamResponse) -> StreamResponse:
                 marked = new.changed(parts=(_going_on(first), *others))
                 return StreamResponse(artifact_update=update.changed(artifact=marked))
         case Task(artifacts=artifacts) as snapshot if known and artifacts:
-            kept = tuple(_marked_as(artifact, known.get(artifact.artifact_id, ())) for artifact in artifacts)
-            return StreamResponse(task=snapshot.changed(artifacts=kept))
+            marked_artifacts = tuple(
+                _marked_as(artifact, known.get(artifact.artifact_id, ())) for artifact in artifacts
+            )
+            return StreamResponse(task=snapshot.changed(artifacts=marked_artifacts))
     return event
 
 

@@ -232,12 +232,12 @@ class Part(Model):
         """The fields of this part that are not empty. Some writers set every field, so empty fields are removed. If all
         fields are empty, the first is kept."""
         full = [kind for kind in held if getattr(self, kind) not in _EMPTY]
-        kept = full or held[:1]
+        filled = full or held[:1]
         for kind in held:
-            if kind not in kept:
+            if kind not in filled:
                 self.__dict__[kind] = None
                 self.__pydantic_fields_set__.discard(kind)
-        return kept
+        return filled
 
     @model_serializer(mode="wrap")
     def _keep_null_data(self, write: SerializerFunctionWrapHandler) -> Any:

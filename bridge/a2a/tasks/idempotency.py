@@ -189,12 +189,12 @@ class MessageBook:
     ) -> None:
         """Remember an accepted message until the store has kept it, and the record of its answer for longer."""
         owned_id = origin.owner, key.message_id
-        self._messages[owned_id] = told = StoredMessage(task_id, key)
+        self._messages[owned_id] = accepted = StoredMessage(task_id, key)
         self._contexts[origin.context_id] = origin.owner
         self._remember(owned_id, _AnswerRecord(task_id, self._ids.elapsed_ms(), work_status))
 
         def forget() -> None:
-            if self._messages.get(owned_id) is told:
+            if self._messages.get(owned_id) is accepted:
                 del self._messages[owned_id]
             self._contexts.pop(origin.context_id, None)
 

@@ -155,14 +155,14 @@ def _certificates(plan: Plan, now: datetime) -> Iterator[HealthFinding]:
 
 def _tokens_of_peers(plan: Plan, now: float) -> Iterator[HealthFinding]:
     """The fixed tokens for peers that say when they end."""
-    tokens = {f"agents.{name}": one.bearer or "" for name, one in plan.agents.items()}
+    tokens = {f"agents.{name}": remote.bearer or "" for name, remote in plan.agents.items()}
     for name, server in plan.servers.items():
         if isinstance(server.target, HttpTarget):
-            said = {key.lower(): value for key, value in server.target.headers.items()}
-            tokens[f"tool_servers.{name}"] = said.get("authorization", "").removeprefix("Bearer ")
+            headers = {key.lower(): value for key, value in server.target.headers.items()}
+            tokens[f"tool_servers.{name}"] = headers.get("authorization", "").removeprefix("Bearer ")
     for name, catalog in plan.catalogs.items():
-        said = {key.lower(): value for key, value in catalog.headers.items()}
-        tokens[f"catalogs.{name}"] = said.get("authorization", "").removeprefix("Bearer ")
+        headers = {key.lower(): value for key, value in catalog.headers.items()}
+        tokens[f"catalogs.{name}"] = headers.get("authorization", "").removeprefix("Bearer ")
     for title, token in tokens.items():
         if (end := _end_in(token)) is not None:
             mend = "put the new token in its place; a bridge that runs takes over a changed file"
@@ -175,8 +175,8 @@ def _end_in(token: str) -> float | None:
     if len(parts) != 3:
         return None
     try:
-        said = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-        end = said.get("exp") if isinstance(said, dict) else None
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        end = claims.get("exp") if isinstance(claims, dict) else None
         return float(end) if isinstance(end, int | float) and math.isfinite(end) else None
     except (ValueError, RecursionError, OverflowError):
         return None
@@ -184,7 +184,9 @@ def _end_in(token: str) -> float | None:
 
 def _rotations(plan: Plan) -> Iterator[HealthFinding]:
     """The people who have two tokens: the older token should go."""
-    tokens = Counter(one.principal.name for one in plan.credentials if one.scheme is Scheme.BEARER)
+    tokens = Counter(
+        credential.principal.name for credential in plan.credentials if credential.scheme is Scheme.BEARER
+    )
     for name, number in tokens.items():
         if number > 1:
             words = "has two tokens: the older one still counts"
@@ -229,18 +231,18 @@ def _chain_of(file: Path) -> HealthFinding:
 
 def _disks(plan: Plan) -> Iterator[HealthFinding]:
     """The free space of each file system that the bridge writes to."""
-    place, found = plan.place, dict[int, tuple[Path, list[str]]]()
+    place, disks = plan.place, dict[int, tuple[Path, list[str]]]()
     state = place.state or state_folder()
     wanted = {"state": state}
     if place.audit is not None and place.audit.file != STANDARD_OUTPUT:
         wanted["audit"] = place.audit.file.parent
-    for name, one in plan.published.items():
-        if not isinstance(one.store, SharedStore) and one.store != MEMORY_STORE:
-            wanted[f"store of {name}"] = Path(one.store).parent if one.store else state
+    for name, published in plan.published.items():
+        if not isinstance(published.store, SharedStore) and published.store != MEMORY_STORE:
+            wanted[f"store of {name}"] = Path(published.store).parent if published.store else state
     for what, folder in wanted.items():
-        there = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists())
-        found.setdefault(there.stat().st_dev, (there, []))[1].append(what)
-    for folder, whats in found.values():
+        there = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
+        disks.setdefault(there.stat().st_dev, (there, []))[1].append(what)
+    for folder, whats in disks.values():
         yield _disk(folder, ", ".join(whats))
 
 
@@ -257,9 +259,9 @@ def _clock(plan: Plan, now: float) -> Iterator[HealthFinding]:
     too long."""
     state = plan.place.state or state_folder()
     ahead = 0.0
-    for one in state.iterdir() if state.is_dir() else ():
+    for file in state.iterdir() if state.is_dir() else ():
         with suppress(OSError):  # a running bridge makes and removes files
-            ahead = max(ahead, one.stat().st_mtime - now if one.is_file() else 0.0)
+            ahead = max(ahead, file.stat().st_mtime - now if file.is_file() else 0.0)
     words = f"{datetime.fromtimestamp(now, UTC):%Y-%m-%d %H:%M:%S} UTC"
     if ahead > _AHEAD_SECONDS:
         words += f", and a file in {state} was written {ahead:,.0f} s later than that"

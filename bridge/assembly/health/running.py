@@ -31,20 +31,24 @@ async def health_of(bridge: Bridge) -> list[HealthFinding]:
 
 
 def _stores(bridge: Bridge) -> Iterator[HealthFinding]:
-    for one in bridge.published:
-        if one.engine.ready:
-            yield HealthFinding("store", one.name, Grade.GOOD, one.store)
+    for published in bridge.published:
+        if published.engine.ready:
+            yield HealthFinding("store", published.name, Grade.GOOD, published.store)
         else:
-            words = f"takes no writes: {one.engine.store_failure or 'the bridge is stopping'} ({one.store})"
-            yield HealthFinding("store", one.name, Grade.BAD, words, "mcp-a2a check")
+            words = f"takes no writes: {published.engine.store_failure or 'the bridge is stopping'} ({published.store})"
+            yield HealthFinding("store", published.name, Grade.BAD, words, "mcp-a2a check")
 
 
 def _peers(bridge: Bridge) -> Iterator[HealthFinding]:
-    where = {("tool_servers", key): str(one.target) for key, one in bridge.upstreams.items()}
-    states = {("tool_servers", state.key): state for one in bridge.published for state in one.agent.sources}
-    for one in bridge.offered:
-        where |= {("agents", agent.key): redacted_url(agent.url) for agent in one.remote_agents}
-        states |= {("agents", state.key): state for state in one.face.sources}
+    where = {("tool_servers", key): str(upstream.target) for key, upstream in bridge.upstreams.items()}
+    states = {
+        ("tool_servers", state.key): state
+        for published in bridge.published
+        for state in published.agent.sources
+    }
+    for offered in bridge.offered:
+        where |= {("agents", agent.key): redacted_url(agent.url) for agent in offered.remote_agents}
+        states |= {("agents", state.key): state for state in offered.face.sources}
     for (kind, key), state in states.items():
         place = where.get((kind, key), "")
         name = f"{kind}.{key}" if key else place
@@ -65,16 +69,18 @@ async def login_findings(plan: Plan) -> list[HealthFinding]:
 async def _login(login_config: LoginConfig) -> HealthFinding:
     mend = f"mcp-a2a login {shell_word(login_config.name)}"
     try:
-        kept = [
-            one for key, one in (await login_config.keeper.all()).logins if key.peer == login_config.key.peer
+        logins = [
+            login
+            for key, login in (await login_config.keeper.all()).logins
+            if key.peer == login_config.key.peer
         ]
     except (BridgeError, OSError) as exc:
         return HealthFinding(
             "credentials", login_config.place, Grade.BAD, f"the logins cannot be read: {exc}", mend
         )
-    if not kept:
+    if not logins:
         return HealthFinding("credentials", login_config.place, Grade.BAD, "nobody has logged in", mend)
-    login = kept[0]
+    login = logins[0]
     if login.lost:
         return HealthFinding("credentials", login_config.place, Grade.BAD, login.lost, mend)
     if login.refresh_token is None and login.expires_at is not None:
