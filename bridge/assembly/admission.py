@@ -37,7 +37,7 @@ ITSELF: Final = Principal("(itself)")
 """The principal of an offered server that calls an agent published here. No name in a file can be spelled so."""
 
 NOBODY_LEFT: Final = (
-    "no principal is left in the configuration, so nobody is let in until one is added, or"
+    "the configuration has no principal, so every request is refused: add a principal, or"
     " allow_unauthenticated = true is written in [bridge]"
 )
 
@@ -69,9 +69,9 @@ class Admission:
         try:
             principal = self.own_callers.principal_in(caller_header)
         except UnknownCallerError as exc:
-            raise self.access.refusal("is for nobody that is known") from exc
+            raise self.access.refusal("belongs to no known principal") from exc
         if not self.knows(principal.name):
-            raise self.access.refusal("is for somebody who may no longer call")
+            raise self.access.refusal("belongs to a principal who may no longer call")
         return principal
 
     def knows(self, principal: str) -> bool:

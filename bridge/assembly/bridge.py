@@ -249,7 +249,7 @@ class Bridge:
             turned_away = self._turned_away(plan)
             self._revoked |= turned_away
             if turned_away:
-                logger.warning("no longer let in, before the rest of the file is taken over: %s", turned_away)
+                logger.warning("access ends before the rest of the file is applied: %s", turned_away)
             return bool(turned_away)
         return False
 
@@ -266,7 +266,7 @@ class Bridge:
             known = {**plan.issuers, **self._read.issuers}
             left = {name: known[name] for name in self._admission.trusted}
             self._read = replace(self._read, credentials=self._admission.credentials, issuers=left)
-            logger.warning("no longer let in, although the file is refused: %s", turned_away)
+            logger.warning("access ends although the file is refused: %s", turned_away)
 
     async def drain(self, seconds: float) -> None:
         """Refuse new work, and wait at most `seconds` for running work."""
@@ -445,7 +445,9 @@ class Bridge:
                 listed = agents_in(source, parts.catalogs[source].unit.value, plan.catalogs[source])
                 if taken := listed.keys() & (remotes.keys() | plan.agents.keys()):
                     logger.warning(
-                        "of catalog %s, what is called like another is left out: %s", source, ", ".join(taken)
+                        "catalog %s: agents whose names are already in use are left out: %s",
+                        source,
+                        ", ".join(taken),
                     )
                 remotes |= {key: remote for key, remote in listed.items() if key not in taken}
         return remotes

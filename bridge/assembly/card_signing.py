@@ -45,7 +45,7 @@ def _keys_in(plan: Plan) -> Iterator[tuple[int, CardKey | str]]:
     others = {_text_of(key) for key in plan.place.keys}
     for number, pem in enumerate(plan.signing.keys):
         if pem.strip() in others:
-            yield number, "it is one of `keys`, from which those of notifications follow"
+            yield number, "it is also one of `keys`, from which the keys of notifications are derived"
             continue
         try:
             key = card_key(pem)

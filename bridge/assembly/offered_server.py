@@ -94,7 +94,7 @@ async def shared_resources(
     try:
         seal = Seal(keys_of(place))
     except UsageError as exc:
-        raise UsageError(f"{exc}; XDG_STATE_HOME names another folder for what is kept") from exc
+        raise UsageError(f"{exc}; set XDG_STATE_HOME to keep the state in another folder") from exc
     timeout = httpx2.Timeout(None, connect=plan.profile.agents.agent_connect_seconds)
     async with GuardedClient(timeout=timeout, limits=httpx2.Limits(keepalive_expiry=2.0)) as http:
         hints = PushHints(push_url)

@@ -88,7 +88,11 @@ class OwnDoor:
         """Pass on a request that shows the token."""
         shown = Headers(scope=scope).get(OWN_DOOR_HEADER, "")
         is_own = hmac.compare_digest(shown.encode(), self._token)
-        app = self._app if is_own else _json_answer(403, {"error": {"message": "This is not for others"}})
+        app = (
+            self._app
+            if is_own
+            else _json_answer(403, {"error": {"message": "Only the bridge itself may call this"}})
+        )
         await app(scope, receive, send)
 
 

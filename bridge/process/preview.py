@@ -327,7 +327,7 @@ def _on_unseen(words: Mapping[str, JsonValue], then: str) -> tuple[str, ...]:
         return ()
     more = f" and {len(places) - _NAMED_MOST} more" if len(places) > _NAMED_MOST else ""
     where = ", ".join(places[:_NAMED_MOST])
-    return (f"characters that turn text around, or that nobody sees, are in {where}{more}; {then}",)
+    return (f"invisible characters, or characters that reverse text, are in {where}{more}; {then}",)
 
 
 def _texts_in(value: JsonValue) -> Iterator[str]:
@@ -353,7 +353,7 @@ async def _agent(agent: RemoteAgent, plan: RemotePlan | None) -> PeerFindings:
     if agent.has_card:
         notes += agent.extension_notes
         notes += _on_proof(agent.proof)
-        notes += _on_unseen(_words_of_card(agent.card), "hosts are given its words without them")
+        notes += _on_unseen(_words_of_card(agent.card), "hosts get its text without them")
     return PeerFindings(
         "agents",
         agent.key,
@@ -495,8 +495,8 @@ def _on_claims(plan: Plan) -> Iterator[str]:
     for name, issuer in plan.issuers.items():
         if (claim := issuer.principal_claim) != "sub":
             yield (
-                f"issuers.{name}: `{claim}` tells its principals apart: whoever is given the same value later gets the"
-                " tasks of the one before; `sub` is given once"
+                f"issuers.{name}: `{claim}` tells its principals apart: a person who gets the same value later gets the"
+                " tasks of the earlier person; `sub` is never used again"
             )
 
 

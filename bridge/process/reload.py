@@ -103,8 +103,8 @@ class Reload:
         """Request a reload, whether the files have changed or not."""
         if (copies := _copies_of_systemd(self._last.files)) is not None:
             logger.warning(
-                "the secrets in %s are copies that systemd made at the start of the unit: one that was changed since"
-                " takes `systemctl restart`",
+                "the secrets in %s are copies that systemd made at the start of the unit: a changed secret needs"
+                " `systemctl restart`",
                 copies,
             )
         self._asked.set()
@@ -252,7 +252,7 @@ def _refuse(fault: BaseException) -> None:
             logger.error("%s", line)
     else:
         logger.error(_UNKNOWN, exc_info=fault)
-    logger.error("The file is not taken over: what was served before goes on")
+    logger.error("The file is not applied: the bridge goes on with the earlier configuration")
 
 
 async def _set_at_the_end(stop: anyio.Event) -> None:

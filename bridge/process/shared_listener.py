@@ -64,7 +64,7 @@ def require_shareable(plan: Plan, source: str) -> None:
     place = plan.place
     if place.shared_store is None:
         raise UsageError(
-            f"{source} shares a socket with other processes, and without a PostgreSQL each of them would know other"
+            f"{source} shares a socket with other processes, and without PostgreSQL each of them would know other"
             ' tasks: write store = { env = "DATABASE_URL" } in [bridge]; `mcp-a2a store move` takes over the tasks of a'
             f" SQLite file ({_PAGE})"
         )

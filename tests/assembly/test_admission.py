@@ -191,7 +191,7 @@ async def test_a_secret_that_is_taken_away_is_refused_even_if_the_rest_cannot_be
         }
         with caplog.at_level(logging.WARNING, "bridge.assembly"):
             await cannot_be_taken_over(there, credentials=[BOB, KEY], **broken)
-        assert "no longer let in, although the file is refused: ada" in caplog.text
+        assert "access ends although the file is refused: ada" in caplog.text
         assert set((await statuses(there, bearer(ADA))).values()) == {401}
         assert set((await statuses(there, {API_KEY_HEADER: KEY.token})).values()) == {401}
         assert 401 not in (await statuses(there, bearer(BOB))).values()

@@ -157,7 +157,7 @@ async def test_without_its_last_issuer_a_bridge_lets_nobody_in(tmp_path: Path) -
         await cannot_be_taken_over(there.live, issuers={}, **broken)
         assert set((await statuses(there.live, bearer(token))).values()) == {401}
         assert set((await statuses(there.live, {})).values()) == {401}
-        assert "no principal is left" in (await there.live.json("/readyz", 503))["access"]
+        assert "the configuration has no principal" in (await there.live.json("/readyz", 503))["access"]
 
 
 async def test_streams_go_on_when_the_rules_of_an_issuer_change_and_new_rules_hold_from_then_on(

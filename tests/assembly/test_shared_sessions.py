@@ -224,7 +224,7 @@ async def test_a_hop_that_no_replica_made_is_refused(caplog: pytest.LogCaptureFi
         ]
         assert [await hopped(session.home, session.owner, **one) for one in forged] == [403] * 5
         assert await hopped(session.home, session.owner) == 200
-    assert "a request that claims to come from another replica is refused" in caplog.text
+    assert "a request that claims to be from another replica is refused" in caplog.text
 
 
 async def test_a_hop_that_came_before_is_refused() -> None:
@@ -362,7 +362,7 @@ async def test_an_address_that_no_replica_wrote_for_this_start_is_not_called(
                     await anyio.sleep(0.01)
             assert (await status_of(elsewhere(home, other)))[0] == 503
         assert owner.hops == []
-    assert f"the address of replica {owner.epoch} was not written with our keys" in caplog.text
+    assert f"the address of replica {owner.epoch} is not signed with the keys of this bridge" in caplog.text
 
 
 async def test_the_session_of_a_killed_owner_is_not_found_and_its_client_initializes_anew() -> None:

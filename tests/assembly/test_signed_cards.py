@@ -142,9 +142,9 @@ def test_a_key_that_seals_handles_is_none_for_cards_wherever_it_comes_from(tmp_p
         place = ProcessPlan(keys=(key,), state=tmp_path, cache=tmp_path)
         plan = Plan(profile_with(), place, signing=SIGNING)
         assert list(card_key_faults(plan)) == [
-            (0, "it is one of `keys`, from which those of notifications follow")
+            (0, "it is also one of `keys`, from which the keys of notifications are derived")
         ]
-        with pytest.raises(UsageError, match="is one of `keys`"):
+        with pytest.raises(UsageError, match="is also one of `keys`"):
             card_signer_of(plan)
 
 

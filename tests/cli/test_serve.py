@@ -34,7 +34,7 @@ from tests.support.ports import free_port
 from tests.support.running import RAW_SERVER, call_part, message
 
 TAKEN_OVER = "read again and taken over"
-REFUSED = "what was served before goes on"
+REFUSED = "the bridge goes on with the earlier configuration"
 
 
 @contextmanager
@@ -171,7 +171,7 @@ def test_a_state_folder_that_cannot_be_made_is_told_with_the_variable_that_names
     file = written(tmp_path, RAW, DEVTOOLS)
     done = run_here("serve", str(file), "--port", str(free_port()), state=tmp_path / "taken" / "state")
     assert done.returncode == 2
-    assert "XDG_STATE_HOME names another folder for what is kept" in done.stderr
+    assert "set XDG_STATE_HOME to keep the state in another folder" in done.stderr
 
 
 def test_a_check_does_not_disturb_a_bridge_on_the_same_file(tmp_path: Path) -> None:
@@ -332,7 +332,7 @@ async def test_a_serving_bridge_ends_if_a_required_server_does_not_start(
 
         with pytest.raises(ExceptionGroup) as ended:
             await serve_and_close_the_gate()
-    assert str(leaf_of(ended.value)) == "raw ended before it said anything of MCP"
+    assert str(leaf_of(ended.value)) == "raw ended before it gave an MCP answer"
 
 
 @pytest.mark.outside

@@ -308,12 +308,12 @@ async def test_characters_that_nobody_sees_are_a_note_of_check(
     agent: str, server: ToolServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     done = await command("check", monkeypatch)(str(both_in(tmp_path, agent, server.url)), "--json")
-    of_server, of_agent = (note for note in json.loads(done.out)["notes"] if "that nobody sees" in note)
+    of_server, of_agent = (note for note in json.loads(done.out)["notes"] if "invisible characters" in note)
     assert of_server.startswith(
-        "tool_servers.tools: characters that turn text around, or that nobody sees, are in"
+        "tool_servers.tools: invisible characters, or characters that reverse text, are in"
     )
     assert of_agent.startswith("agents.remote: ")
-    assert of_agent.endswith("; hosts are given its words without them")
+    assert of_agent.endswith("; hosts get its text without them")
 
 
 def test_emoji_and_the_words_of_any_language_are_left_as_they_are() -> None:

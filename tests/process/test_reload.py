@@ -147,7 +147,7 @@ async def test_a_file_that_is_being_written_is_not_taken_over_although_it_can_be
 async def test_an_empty_file_is_refused_and_the_one_that_follows_is_taken_over(tmp_path: Path) -> None:
     async with serving(tmp_path) as there:
         there.file.write_text("")
-        await there.hears("what was served before goes on")
+        await there.hears("the bridge goes on with the earlier configuration")
         there.write("name = 'Again'\n")
         assert await there.hears("taken over") == (
             "the configuration was read again and taken over: changed tools_as_agent.a"
@@ -199,7 +199,7 @@ async def test_a_reload_that_changes_nothing_is_silent(tmp_path: Path) -> None:
         await there.until(lambda: bool(there.said))
         assert there.said == ["the configuration was read again and taken over: changed tools_as_agent.a"]
         there.file.write_text("nonsense\n")
-        await there.hears("what was served before goes on")
+        await there.hears("the bridge goes on with the earlier configuration")
         there.write("name = 'Seen'\n")
         assert await there.hears("read again") == "the configuration was read again: nothing has changed"
 
@@ -254,7 +254,7 @@ async def test_a_file_that_is_named_anew_and_broken_is_watched_until_it_is_mende
     async with serving(tmp_path) as there:
         (tmp_path / "mine.toml").write_text("nonsense\n")
         there.write("mapping = './mine.toml'\nname = 'Mine'\n")
-        await there.hears("what was served before goes on")
+        await there.hears("the bridge goes on with the earlier configuration")
         (tmp_path / "mine.toml").write_text("extends = 'default'\n")
         await there.hears("taken over")
         assert names(there) == {"/agents/a": "Mine"}

@@ -141,7 +141,7 @@ REPLICA: Final = 'replica_url = "unix:/run/mcp-a2a/1.sock"'
 @pytest.mark.parametrize(
     ("of_bridge", "of_server", "words"),
     [
-        ("", "", "without a PostgreSQL each of them would know other tasks"),
+        ("", "", "without PostgreSQL each of them would know other tasks"),
         (STORE, "", "need an address of this process alone"),
         (
             STORE + REPLICA,

@@ -99,7 +99,7 @@ def peer_mend(kind: str, name: str, where: str, *, needs_login: bool, is_unautho
     if needs_login:
         return f"mcp-a2a login {shell_word(name)}"
     if is_unauthorized:
-        return f"put credentials that count into [{kind}.{name}]; a bridge that runs takes the change over"
+        return f"put valid credentials into [{kind}.{name}]; a running bridge applies the change"
     if kind == "tool_servers":
         return f"curl -si {where}" if where.startswith(("http://", "https://")) else where
     return f"mcp-a2a card {shell_word(where)}"
@@ -146,7 +146,7 @@ def _certificates(plan: Plan, now: datetime) -> Iterator[HealthFinding]:
             shown.append((".".join((*path, "tls")), tls.certificate, peer_faults_of(tls, now)))
     for name, file, faults in shown:
         words = [words for _, words in faults]
-        renew = f"put the renewed certificate in the place of {file}; nothing is restarted"
+        renew = f"replace {file} with the renewed certificate; no restart is needed"
         if words:
             yield HealthFinding("certificates", name, Grade.BAD, "; ".join(words), renew)
         elif (end := certificate_end(file)) is not None:
@@ -165,7 +165,7 @@ def _tokens_of_peers(plan: Plan, now: float) -> Iterator[HealthFinding]:
         tokens[f"catalogs.{name}"] = headers.get("authorization", "").removeprefix("Bearer ")
     for title, token in tokens.items():
         if (end := _end_in(token)) is not None:
-            mend = "put the new token in its place; a bridge that runs takes over a changed file"
+            mend = "replace it with the new token; a running bridge applies a changed file"
             yield ends("credentials", title, end, now, mend)
 
 
@@ -189,7 +189,7 @@ def _rotations(plan: Plan) -> Iterator[HealthFinding]:
     )
     for name, number in tokens.items():
         if number > 1:
-            words = "has two tokens: the older one still counts"
+            words = "has two tokens: the older token is still accepted"
             mend = f"mcp-a2a people rotate {shell_word(name)} --finish"
             yield HealthFinding("credentials", f"principals.{name}", Grade.WARN, words, mend)
 
@@ -210,7 +210,7 @@ def _audit(plan: Plan) -> Iterator[HealthFinding]:
 def _chain_of(file: Path) -> HealthFinding:
     """Whether the end of an audit is whole: all of it may be gigabytes."""
     mend = f"mcp-a2a audit verify {file}*"
-    not_begun = HealthFinding("audit", str(file), Grade.GOOD, "is not begun yet")
+    not_begun = HealthFinding("audit", str(file), Grade.GOOD, "has no lines yet")
     try:
         size = file.stat().st_size
         if not size:

@@ -148,7 +148,7 @@ class ListingKeeper:
         self._kept = text
         if len(text) > LISTING_MOST_BYTES:
             logger.warning(
-                "the listing of %s has more than %d MiB and is not kept: a start while it is down shows no skills of it",
+                "the listing of %s has more than %d MiB and is not kept: a start while it is down has no skills",
                 self._name,
                 LISTING_MOST_BYTES >> 20,
             )

@@ -127,7 +127,7 @@ def test_an_audit_whose_chain_is_broken_is_told(tmp_path: Path) -> None:
         (one,) = found("audit", tmp_path, place=ProcessPlan(state=tmp_path, audit=audit))
         return one
 
-    assert (told().grade, told().words) == (GOOD, "is not begun yet")
+    assert (told().grade, told().words) == (GOOD, "has no lines yet")
     with AuditFile(audit.file, 1 << 30) as file:
         file.append([{"event": "start"}, {"event": "call"}], lasting=False)
     assert (told().grade, told().words) == (GOOD, "is whole: 2 lines")
@@ -153,7 +153,7 @@ def test_a_clock_that_was_set_back_is_told_by_files_from_the_future(tmp_path: Pa
 
 def test_a_peer_that_does_not_take_the_credentials_wants_others() -> None:
     mend = peer_mend("agents", "far", "https://far.example", needs_login=False, is_unauthorized=True)
-    assert mend.startswith("put credentials that count into [agents.far]")
+    assert mend.startswith("put valid credentials into [agents.far]")
 
 
 @pytest.mark.parametrize(

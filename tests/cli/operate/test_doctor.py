@@ -123,7 +123,7 @@ def test_for_a_server_that_answers_401_doctor_names_the_credentials(tmp_path: Pa
         (broken,) = broken_in(told_by(tmp_path)).items()
     name, (area, mend) = broken
     assert (name, area) == ("tool_servers.locked", "peers")
-    assert mend.startswith("put credentials that count into [tool_servers.locked]")
+    assert mend.startswith("put valid credentials into [tool_servers.locked]")
 
 
 def test_a_missing_package_is_the_first_finding(tmp_path: Path) -> None:
