@@ -49,7 +49,7 @@ NOT_IN_IT: Final = {
     "test_a_message_to_a_task_that_does_not_exist_is_refused": _OPENS,
     "test_a_message_to_a_task_that_has_ended_is_refused": _OPENS,
     "test_a_task_that_waits_for_input_can_be_cancelled_once": _OPENS,
-    "test_a_silent_subscription_by_get_says_that_it_lives": "it knows JSON-RPC alone, whose calls are posted",
+    "test_a_silent_subscription_by_get_has_heartbeats": "it knows JSON-RPC alone, whose calls are posted",
     "test_a_context_that_is_not_the_tasks_is_refused": "the samples' client makes another session each time",
 }
 """The tests of the shared suites that ask for what this generation does otherwise, and why."""

@@ -1,4 +1,4 @@
-"""What the tests of the client of agents share."""
+"""Fixtures of the tests of the client of agents."""
 
 from __future__ import annotations
 

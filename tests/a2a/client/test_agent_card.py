@@ -42,7 +42,7 @@ class CardPublisher(Publisher):
         self.name, self.headers = name, {**self.headers, "ETag": f'"{name}"'}
 
 
-async def test_what_is_shown_for_a_card_is_asked_for_each_time(http: httpx2.AsyncClient) -> None:
+async def test_the_credentials_for_a_card_are_read_anew_for_each_request(http: httpx2.AsyncClient) -> None:
     publisher, keys = CardPublisher(), iter(("one", "two"))
 
     async def source() -> PeerCredentials:
@@ -56,7 +56,7 @@ async def test_what_is_shown_for_a_card_is_asked_for_each_time(http: httpx2.Asyn
     assert [asked["x-key"] for asked in publisher.sent] == ["one", "two"]
 
 
-async def test_an_unchanged_card_is_asked_for_with_its_validators(
+async def test_an_unchanged_card_is_requested_with_its_validators(
     tmp_path: Path, http: httpx2.AsyncClient
 ) -> None:
     publisher = CardPublisher()
@@ -88,7 +88,7 @@ async def test_the_card_of_our_own_server_is_validated(tmp_path: Path, http: htt
         assert found == await fetch_card(http, url)
 
 
-async def test_a_card_at_its_own_url_is_asked_for_there_first(
+async def test_a_card_at_its_own_url_is_requested_there_first(
     tmp_path: Path, http: httpx2.AsyncClient
 ) -> None:
     publisher = CardPublisher()
@@ -102,7 +102,7 @@ async def test_a_card_at_its_own_url_is_asked_for_there_first(
     assert publisher.answered == [200, 304, 200]
 
 
-async def test_what_is_no_card_leaves_the_one_that_was_known(
+async def test_an_invalid_card_does_not_replace_the_known_card(
     tmp_path: Path, http: httpx2.AsyncClient
 ) -> None:
     publisher = CardPublisher()
@@ -121,7 +121,9 @@ async def test_what_is_no_card_leaves_the_one_that_was_known(
             assert source.cached() is found
 
 
-async def test_a_new_card_is_told_and_an_old_one_is_not(tmp_path: Path, http: httpx2.AsyncClient) -> None:
+async def test_watchers_get_a_new_card_and_no_unchanged_card(
+    tmp_path: Path, http: httpx2.AsyncClient
+) -> None:
     publisher, told = CardPublisher(), []
     publisher.headers["Cache-Control"] = "no-cache"
     moved = anyio.Event()

@@ -183,7 +183,7 @@ async def test_a_card_is_found_at_a_url_that_does_not_look_like_one(http: httpx2
 
 
 @pytest.mark.proves("map-card-found")
-async def test_when_there_is_no_card_every_place_that_was_looked_at_is_named(
+async def test_the_error_for_a_missing_card_names_every_place(
     http: httpx2.AsyncClient,
 ) -> None:
     async with answering(lambda _: Response(status_code=404)) as url:
@@ -209,13 +209,13 @@ async def test_when_there_is_no_card_every_place_that_was_looked_at_is_named(
         (json.dumps({"url": "u", "protocolVersion": "0.1.0"}), "is not an agent card: name is missing"),
     ],
 )
-def test_what_is_no_card_is_refused_by_field(text: bytes | str, words: str) -> None:
+def test_an_invalid_card_is_refused_with_its_faulty_fields(text: bytes | str, words: str) -> None:
     with pytest.raises(PeerError, match=words):
         card_from(text.encode() if isinstance(text, str) else text, "here")
 
 
 @pytest.mark.proves("map-liberal")
-def test_a_card_that_lacks_what_can_be_done_without_is_read_and_says_so() -> None:
+def test_a_card_without_dispensable_fields_is_read_with_a_note() -> None:
     text = {key: value for key, value in CARD.items() if key != "defaultOutputModes"}
     text["skills"] = [{"id": "act", "name": "Act", "tags": []}]
     card, deviations = card_from(json.dumps(text).encode(), "here")
@@ -270,9 +270,7 @@ async def test_a_redirect_to_another_origin_is_not_followed(http: httpx2.AsyncCl
         "//ada:s3cret@b.test/x",
     ],
 )
-async def test_a_redirect_to_something_else_than_the_agent_is_not_followed(
-    place: str, http: httpx2.AsyncClient
-) -> None:
+async def test_a_redirect_to_another_service_is_not_followed(place: str, http: httpx2.AsyncClient) -> None:
     async with answering(lambda _: Response(status_code=302, headers={"Location": place})) as url:
         with pytest.raises(
             PeerError, match=r"redirects to another origin, .*, which is not followed"
@@ -282,7 +280,7 @@ async def test_a_redirect_to_something_else_than_the_agent_is_not_followed(
 
 
 @pytest.mark.proves("map-trust")
-async def test_a_redirect_says_nothing_of_who_asks(http: httpx2.AsyncClient) -> None:
+async def test_a_redirect_reveals_no_credentials(http: httpx2.AsyncClient) -> None:
     asked: list[str | None] = []
 
     def answer(request: Request) -> Response:
@@ -298,7 +296,7 @@ async def test_a_redirect_says_nothing_of_who_asks(http: httpx2.AsyncClient) -> 
 
 
 @pytest.mark.proves("map-agent-told")
-async def test_redirects_without_end_and_cards_without_end_are_given_up(http: httpx2.AsyncClient) -> None:
+async def test_endless_redirects_and_endless_cards_are_given_up(http: httpx2.AsyncClient) -> None:
     async with answering(lambda request: RedirectResponse(request.url.path)) as url:
         with pytest.raises(PeerError, match="redirects more than 5 times"):
             await fetch_card(http, url)
@@ -342,7 +340,7 @@ def interfaces(*offers: tuple[str, str]) -> AgentCard:
 
 
 @pytest.mark.proves("a2a-8.3.2-first", "a2a-3.6.3-negotiation")
-def test_the_first_interface_that_is_spoken_is_taken() -> None:
+def test_the_first_supported_interface_is_used() -> None:
     card = interfaces(
         ("GRPC", "1.0"), ("JSONRPC", "0.2"), ("JSONRPC", "1.9"), ("JSONRPC", "1.0.2"), ("HTTP+JSON", "1.0")
     )
@@ -351,7 +349,7 @@ def test_the_first_interface_that_is_spoken_is_taken() -> None:
 
 
 @pytest.mark.proves("a2a-3.6.3-negotiation")
-def test_when_no_interface_is_spoken_it_says_what_is_offered() -> None:
+def test_the_error_for_no_supported_interface_names_the_offered_interfaces() -> None:
     with pytest.raises(
         PeerError,
         match=r"Least offers GRPC 1.0, JSONRPC 0.2, and this client speaks JSONRPC and HTTP\+JSON 1.0, 0.3, 0.1",
@@ -360,7 +358,7 @@ def test_when_no_interface_is_spoken_it_says_what_is_offered() -> None:
 
 
 @pytest.mark.proves("map-dialect", "a2a-3.6.3-negotiation")
-async def test_an_agent_that_cannot_be_reached_is_not_spoken_to_in_an_older_version(
+async def test_an_unreachable_agent_is_not_tried_in_an_older_version(
     bridge: Running, http: httpx2.AsyncClient
 ) -> None:
     found = await fetch_card(http, bridge.base_url)
@@ -374,7 +372,7 @@ async def test_an_agent_that_cannot_be_reached_is_not_spoken_to_in_an_older_vers
 
 @pytest.mark.proves("a2a-3.6.1-version-sent", "map-dialect")
 @pytest.mark.parametrize("binding", SPOKEN)
-async def test_every_request_says_the_version_that_is_spoken(
+async def test_every_request_names_its_version(
     binding: str, bridge: Running, http: httpx2.AsyncClient
 ) -> None:
     said: list[tuple[str, str]] = []
@@ -471,9 +469,7 @@ async def test_an_error_instead_of_a_stream_is_an_error(
 
 
 @pytest.mark.proves("a2a-9.2-headers", "a2a-11.2-headers")
-async def test_an_extension_is_asked_for_only_when_the_card_declares_it(
-    bridge: Running, http: httpx2.AsyncClient
-) -> None:
+async def test_only_declared_extensions_are_activated(bridge: Running, http: httpx2.AsyncClient) -> None:
     found = await fetch_card(http, bridge.base_url)
     for extensions, state in (((EXTENSION, "urn:x"), TaskState.FAILED), ((), TaskState.INPUT_REQUIRED)):
         task = await AgentClient(http, found, client_options(extensions)).send(saying(skill="add"))
@@ -555,7 +551,7 @@ async def test_the_tenant_and_the_version_go_along_over_http_json(http: httpx2.A
 @pytest.mark.proves("map-liberal")
 @pytest.mark.parametrize("binding", BINDINGS)
 @pytest.mark.parametrize("wrapped", [True, False])
-async def test_what_agents_write_in_their_own_way_is_understood(
+async def test_deviating_answers_of_agents_are_understood(
     wrapped: bool, binding: str, desk: Desk, http: httpx2.AsyncClient
 ) -> None:
     said = {"kind": "message", "messageId": "m", "role": "agent", "parts": [{"text": "hi", "kind": "text"}]}
@@ -603,7 +599,7 @@ async def test_what_agents_write_in_their_own_way_is_understood(
 
 
 @pytest.mark.proves("map-liberal")
-async def test_files_as_0_3_has_them_are_read_of_an_agent_of_1_0(
+async def test_files_in_the_form_of_0_3_are_read_from_an_agent_of_1_0(
     http: httpx2.AsyncClient, desk: Desk
 ) -> None:
     """langgraph-api says 1.0 and keeps what objects were called before."""
@@ -674,7 +670,7 @@ def elsewhere(*urls: str, at: str = "https://agent.example.com/card") -> FoundCa
         "https://db.internal/",
     ],
 )
-def test_a_public_card_that_leads_inside_is_refused_unless_allowed(url: str) -> None:
+def test_a_public_card_with_a_private_address_is_refused_unless_allowed(url: str) -> None:
     found = elsewhere(url)
     with pytest.raises(PeerError, match=r"is public and says to call .* a private address"):
         permitted_interfaces(found, Trust(), has_credentials=False)
@@ -697,7 +693,7 @@ def test_credentials_stay_with_the_origin_of_the_card() -> None:
 
 
 @pytest.mark.proves("map-trust")
-async def test_a_public_name_that_leads_inside_is_left_before_anything_is_sent() -> None:
+async def test_a_public_name_of_a_private_address_gets_no_request() -> None:
     asked: list[str] = []
 
     def answer(request: Request) -> Response:
@@ -716,7 +712,7 @@ async def test_a_public_name_that_leads_inside_is_left_before_anything_is_sent()
 
 
 @pytest.mark.proves("map-call-once")
-async def test_the_next_interface_is_taken_only_when_nothing_left(
+async def test_the_next_interface_is_used_only_if_no_request_was_sent(
     desk: Desk, http: httpx2.AsyncClient
 ) -> None:
     asked: list[str] = []
@@ -749,7 +745,7 @@ async def test_the_next_interface_is_taken_only_when_nothing_left(
 
 
 @pytest.mark.proves("map-agent-told")
-async def test_an_agent_that_keeps_silent_is_left_by_a_deadline(http: httpx2.AsyncClient) -> None:
+async def test_a_silent_agent_is_given_up_at_the_deadline(http: httpx2.AsyncClient) -> None:
     async def hanging(scope: Scope, receive: Receive, send: Send) -> None:
         await Request(scope, receive).body()
         if b"text/event-stream" in dict(scope["headers"])[b"accept"]:
@@ -797,7 +793,7 @@ async def test_a_message_is_not_redirected_to_another_origin(status: int, http: 
 @pytest.mark.proves("map-agent-read-alone", "map-trust")
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 @pytest.mark.parametrize(("status", "is_followed"), [(302, False), (307, True), (308, True)])
-async def test_a_message_is_sent_on_once_within_its_origin(
+async def test_a_message_follows_one_redirect_within_its_origin(
     status: int, is_followed: bool, binding: str, http: httpx2.AsyncClient
 ) -> None:
     asked: list[tuple[str, str, bytes]] = []
@@ -880,7 +876,7 @@ async def test_a_stream_may_be_answered_with_one_object(http: httpx2.AsyncClient
         (200, '"' + "x" * 70_000 + '"', "application/json", "answered with more than 65536 bytes"),
     ],
 )
-async def test_what_is_no_answer_is_told_in_words(
+async def test_an_invalid_answer_is_an_error_that_describes_it(
     status: int, body: bytes | str, media_type: str, words: str, desk: Desk, http: httpx2.AsyncClient
 ) -> None:
     headers = {"WWW-Authenticate": 'Bearer realm="x"'} if status == 401 else {}
@@ -891,7 +887,7 @@ async def test_what_is_no_answer_is_told_in_words(
 
 
 @pytest.mark.proves("a2a-3.1.2-read")
-async def test_a_stream_that_breaks_off_is_told(http: httpx2.AsyncClient) -> None:
+async def test_a_broken_stream_is_an_error(http: httpx2.AsyncClient) -> None:
     async def broken(scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(b"content-type", b"text/event-stream"), (b"content-length", b"9999")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -957,7 +953,7 @@ async def test_tasks_are_listed_page_by_page(binding: str, http: httpx2.AsyncCli
 
 
 @pytest.mark.proves("map-liberal")
-async def test_a_list_that_says_least_is_read(desk: Desk, http: httpx2.AsyncClient) -> None:
+async def test_a_task_list_with_only_required_fields_is_read(desk: Desk, http: httpx2.AsyncClient) -> None:
     listed = {"tasks": [{"id": "t", "status": {"state": "input-required"}}]}
     desk.response = Response(json.dumps({"jsonrpc": "2.0", "id": 1, "result": listed}))
     page = await AgentClient(http, card_at(desk.url), client_options()).list_tasks(ListTasksRequest())

@@ -1,4 +1,4 @@
-"""Cards of agents whose keys are pinned: what is taken, what is refused, and what becomes of what was known before."""
+"""Cards of agents with pinned keys: which are accepted, which are refused, and when a stored card stays valid."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def test_a_card_without_a_pinned_signature_is_refused_whatever_it_says_of_
         await signer.source(signer.at_url()).refresh()
 
 
-async def test_of_a_card_in_the_form_of_the_sdks_only_what_is_signed_is_used(signer: Signer) -> None:
+async def test_only_the_signed_part_of_a_card_in_the_form_of_the_sdks_is_used(signer: Signer) -> None:
     plain = {**CARD, "securityRequirements": [], "securitySchemes": {}, "skills": CARD["skills"][1:]}
     forged = signed(plain, key())
     signer.card = {
@@ -124,7 +124,7 @@ async def test_of_a_card_in_the_form_of_the_sdks_only_what_is_signed_is_used(sig
     assert found.deviations == ()
 
 
-async def test_a_new_key_of_the_set_is_found_without_a_restart_and_an_old_one_is_trusted_no_more(
+async def test_a_key_set_is_reread_so_new_keys_count_and_removed_keys_do_not(
     signer: Signer,
 ) -> None:
     source = signer.source(signer.at_url())
@@ -139,7 +139,7 @@ async def test_a_new_key_of_the_set_is_found_without_a_restart_and_an_old_one_is
     assert source.cached() is None
 
 
-async def test_forged_cards_do_not_have_the_keys_fetched_each_time(signer: Signer) -> None:
+async def test_many_forged_cards_do_not_cause_as_many_key_requests(signer: Signer) -> None:
     source = signer.source(signer.at_url(soon=False))
     signer.card = signed(CARD, key(number=1))
     for _ in range(5):
@@ -148,7 +148,7 @@ async def test_forged_cards_do_not_have_the_keys_fetched_each_time(signer: Signe
     assert signer.asked.count(JWKS) == 1
 
 
-async def test_while_the_keys_are_out_of_reach_no_card_is_taken_and_a_verified_one_stays(
+async def test_while_the_keys_are_unreachable_a_verified_card_stays_and_no_new_card_is_taken(
     signer: Signer, tmp_path: Path
 ) -> None:
     source = signer.source(signer.at_url(), tmp_path)
@@ -180,7 +180,7 @@ async def test_a_kept_card_counts_only_for_the_keys_that_have_verified_it(
     assert kept(in_file(tmp_path, key())) is None
 
 
-async def test_a_file_without_usable_keys_is_said(signer: Signer, tmp_path: Path) -> None:
+async def test_a_file_without_usable_keys_is_an_error(signer: Signer, tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     pins = CardPins(KeyFile(path), STRICT, KeyFile(path).text_if_any)
     for text, words in (
@@ -196,7 +196,7 @@ async def test_a_file_without_usable_keys_is_said(signer: Signer, tmp_path: Path
             await signer.source(pins).refresh()
 
 
-async def test_who_watches_a_card_hears_that_it_is_trusted_no_more(signer: Signer) -> None:
+async def test_watchers_of_a_card_learn_that_it_is_no_longer_trusted(signer: Signer) -> None:
     source = CardSource(
         signer.http, ROOT, None, card_bounds(min_seconds=0.01, max_seconds=0.01), pins=signer.at_url()
     )

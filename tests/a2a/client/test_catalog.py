@@ -1,4 +1,4 @@
-"""How a catalog of agents is read, kept and followed, and what is taken of it."""
+"""How a catalog of agents is read, stored and watched, and which agents are selected."""
 
 from __future__ import annotations
 
@@ -99,16 +99,14 @@ async def test_the_catalog_of_another_bridge_is_read_whole(tmp_path: Path, http:
     assert not source.is_own("https://agent.example.com/")
 
 
-async def test_a_catalog_that_is_kept_whole_lists_what_is_wanted_of_it(
-    tmp_path: Path, http: httpx2.AsyncClient
-) -> None:
+async def test_a_stored_catalog_lists_the_selected_agents(tmp_path: Path, http: httpx2.AsyncClient) -> None:
     async with listening(Catalog([agent("a")], [agent("b")])) as url:
         await CatalogSource(http, url, tmp_path, card_bounds()).refresh()
     only_b = CatalogSource(http, url, tmp_path, card_bounds(), selection=Selection(exclude=("a",)))
     assert names(only_b.cached()) == ["b"]
 
 
-async def test_each_page_is_asked_for_with_its_validators(tmp_path: Path, http: httpx2.AsyncClient) -> None:
+async def test_each_page_is_requested_with_its_validators(tmp_path: Path, http: httpx2.AsyncClient) -> None:
     catalog = Catalog([agent("a")], [agent("b")])
     async with listening(catalog) as url:
         await CatalogSource(http, f"{url}/agents?of=us", tmp_path, card_bounds(), credentials=KEY).refresh()
@@ -180,7 +178,7 @@ async def test_a_private_catalog_may_name_its_neighbours(http: httpx2.AsyncClien
 
 
 @pytest.mark.proves("catalog-source")
-async def test_a_public_name_that_leads_inside_is_left_before_anything_is_sent() -> None:
+async def test_a_public_name_of_a_private_address_gets_no_request() -> None:
     neighbour = Catalog([])
     async with GuardedClient() as http, listening(neighbour) as url:
         card_url = url.replace("127.0.0.1", "127.1")  # a name to us, and this machine to the system
@@ -250,7 +248,7 @@ async def test_odd_agents_are_left_out_and_the_others_taken(caplog: pytest.LogCa
         {"name": "a card", "skills": []},
     ],
 )
-async def test_what_is_no_catalog_is_said_to_be_none(page: Any) -> None:
+async def test_a_body_that_is_not_a_catalog_is_an_error(page: Any) -> None:
     catalog = Catalog([])
     catalog.pages[""] = page
     with pytest.raises(PeerError, match="is not a catalog of agents"):
@@ -260,7 +258,7 @@ async def test_what_is_no_catalog_is_said_to_be_none(page: Any) -> None:
 @pytest.mark.parametrize(
     ("status", "said"), [(404, "there is no catalog"), (500, "HTTP 500"), (403, "HTTP 403")]
 )
-async def test_what_is_wrong_leaves_what_was_known(status: int, said: str) -> None:
+async def test_an_invalid_catalog_does_not_replace_the_known_catalog(status: int, said: str) -> None:
     catalog = Catalog([agent("a")])
     source = public_source(catalog)
     entries = await source.refresh()
@@ -270,7 +268,7 @@ async def test_what_is_wrong_leaves_what_was_known(status: int, said: str) -> No
     assert source.cached() is entries
 
 
-async def test_a_catalog_that_says_unchanged_of_what_was_never_seen_is_wrong() -> None:
+async def test_a_304_for_a_catalog_that_was_never_read_is_an_error() -> None:
     catalog = Catalog([])
     catalog.status = 304
     with pytest.raises(PeerError, match="never seen"):
@@ -278,7 +276,7 @@ async def test_a_catalog_that_says_unchanged_of_what_was_never_seen_is_wrong() -
 
 
 @pytest.mark.proves("catalog-source")
-async def test_a_catalog_without_an_end_is_given_up() -> None:
+async def test_an_endless_catalog_is_given_up() -> None:
     catalog = Catalog(*([agent(f"a{number}")] for number in range(catalog_source.MOST_PAGES + 1)))
     with pytest.raises(PeerError, match=f"does not end within {catalog_source.MOST_PAGES} pages"):
         await public_source(catalog).refresh()
@@ -309,7 +307,7 @@ async def test_a_page_that_is_too_large_is_not_read_further() -> None:
 
 
 @pytest.mark.proves("catalog-source")
-async def test_new_agents_are_told_and_old_ones_are_not(tmp_path: Path, http: httpx2.AsyncClient) -> None:
+async def test_watchers_get_new_agents_and_no_known_agents(tmp_path: Path, http: httpx2.AsyncClient) -> None:
     catalog = Catalog([agent("a"), agent("hidden")])
     catalog.headers["Cache-Control"] = "no-cache"
     told: list[list[str]] = []
@@ -338,7 +336,7 @@ async def test_new_agents_are_told_and_old_ones_are_not(tmp_path: Path, http: ht
     assert told == [["a", "b"]]
 
 
-async def test_what_breaks_at_a_change_ends_nothing_and_the_change_is_told_again(
+async def test_a_watcher_that_fails_gets_the_change_again(
     http: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     catalog = Catalog([agent("a")])
@@ -360,7 +358,7 @@ async def test_what_breaks_at_a_change_ends_nothing_and_the_change_is_told_again
     assert "continues to follow it" in caplog.text
 
 
-def test_what_was_kept_and_breaks_when_it_is_read_is_passed_over(tmp_path: Path) -> None:
+def test_a_stored_catalog_that_cannot_be_read_is_ignored(tmp_path: Path) -> None:
     class Breaking(CatalogSource):
         def _read(self, kept: Any) -> tuple[CatalogEntry, ...]:
             raise ValueError("nobody foresaw this")

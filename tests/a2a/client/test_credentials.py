@@ -86,7 +86,7 @@ def test_the_first_alternative_that_is_satisfied_is_applied(
     assert apply_credentials(card_with(*alternatives), credentials) == expected
 
 
-def test_where_not_all_requirements_are_seen_every_credential_goes_to_its_place() -> None:
+def test_with_sends_all_every_credential_is_sent_to_its_place() -> None:
     given = Credentials(bearer="t", api_key="k")
     card = card_with("token", schemes={name: SCHEMES[name] for name in ("token", "key")})
     assert apply_credentials(card, given) == AppliedCredentials({"Authorization": "Bearer t"})
@@ -97,7 +97,7 @@ def test_where_not_all_requirements_are_seen_every_credential_goes_to_its_place(
         apply_credentials(bare, replace(given, sends_all=True))
 
 
-def test_a_token_that_nobody_asked_for_is_shown_all_the_same() -> None:
+def test_a_token_is_sent_although_the_card_requires_none() -> None:
     assert apply_credentials(card_with(schemes={}), Credentials(bearer="t")).headers == {
         "Authorization": "Bearer t"
     }
@@ -122,7 +122,7 @@ def test_a_token_that_nobody_asked_for_is_shown_all_the_same() -> None:
         ),
     ],
 )
-def test_what_is_missing_is_named(alternatives: list[str], credentials: Credentials, words: str) -> None:
+def test_missing_credentials_are_named(alternatives: list[str], credentials: Credentials, words: str) -> None:
     with pytest.raises(PeerError, match=words):
         apply_credentials(card_with(*alternatives), credentials)
 
@@ -136,13 +136,13 @@ def test_secrets_are_not_shown() -> None:
     assert not Credentials()
 
 
-def test_what_goes_along_when_the_card_is_fetched() -> None:
+def test_which_credentials_are_sent_for_the_card() -> None:
     assert Credentials({"X": "y"}, "t").card_headers() == {"Authorization": "Bearer t", "X": "y"}
     assert Credentials({"authorization": "Own x"}, "t").card_headers() == {"authorization": "Own x"}
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
-async def test_every_request_carries_them(binding: str) -> None:
+async def test_every_request_carries_the_credentials(binding: str) -> None:
     sent: list[Request] = []
 
     async def agent(scope: Scope, receive: Receive, send: Send) -> None:
@@ -169,7 +169,7 @@ async def test_every_request_carries_them(binding: str) -> None:
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
-async def test_a_header_of_the_user_takes_the_place_of_none_that_a2a_needs(binding: str) -> None:
+async def test_a_header_of_the_user_replaces_no_header_of_a2a(binding: str) -> None:
     sent: list[Request] = []
 
     async def agent(scope: Scope, receive: Receive, send: Send) -> None:
@@ -190,7 +190,7 @@ async def test_a_header_of_the_user_takes_the_place_of_none_that_a2a_needs(bindi
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
-async def test_what_an_agent_is_shown_is_asked_for_before_each_request(binding: str) -> None:
+async def test_the_credentials_are_read_anew_for_each_request_to_an_agent(binding: str) -> None:
     sent: list[str] = []
     tokens = iter(("one", "two"))
 

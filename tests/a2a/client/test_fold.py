@@ -1,4 +1,4 @@
-"""What a listener makes of events that the specification does not foresee."""
+"""How events are folded into a task, also events that the specification does not foresee."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def test_a_task_may_begin_with_any_event_but_a_message() -> None:
 
 @pytest.mark.parametrize("before", ["SUBMITTED", "WORKING", "INPUT_REQUIRED", "COMPLETED"])
 @pytest.mark.parametrize("then", ["SUBMITTED", "WORKING", "COMPLETED"])
-def test_a_state_is_what_the_agent_says_last(before: str, then: str) -> None:
+def test_the_last_reported_state_counts(before: str, then: str) -> None:
     assert folded(task(before), status(then)).status.state is TaskState[then]
 
 
-def test_another_tasks_events_change_nothing() -> None:
+def test_events_of_another_task_change_nothing() -> None:
     assert folded(task(), status("COMPLETED", "other")) == task()
     assert folded(task(), StreamResponse(task=task().model_copy(update={"id": "other"}))) == task()
 
@@ -62,14 +62,14 @@ def said_in(found: Task) -> list[str]:
     return [text_of_parts(message.parts) for message in found.history or ()]
 
 
-def test_what_an_agent_says_on_its_way_is_in_the_history() -> None:
+def test_status_messages_of_a_working_task_are_in_the_history() -> None:
     known = task("SUBMITTED")
     for event in (saying("one"), saying("two"), saying("two"), status("COMPLETED")):
         known = folded(known, event)
     assert (known.status.message, said_in(known)) == (None, ["one", "two"])
 
 
-def test_of_what_an_agent_says_on_its_way_the_newest_is_kept() -> None:
+def test_the_newest_status_messages_are_kept() -> None:
     known = FoldedTask(16 * 1_000_000)
     for number in range(1000):
         known.take(saying(str(number)))
@@ -88,7 +88,7 @@ def spoken(words: str) -> StreamResponse:
     return StreamResponse.model_validate({"message": said})
 
 
-def test_of_messages_in_the_middle_of_a_task_the_newest_are_kept() -> None:
+def test_the_newest_messages_of_a_working_task_are_kept() -> None:
     known = FoldedTask(16 * 100_000)
     for number in range(1000, 2000):
         known.take(whole() if number == 1000 else spoken(str(number)))
@@ -120,14 +120,14 @@ SAID: Final = {"messageId": "m", "role": "ROLE_AGENT"}
         status("WORKING", message={**SAID, "parts": [WORDS] * 100}),
     ],
 )
-def test_what_a_task_holds_is_bounded_together(event: StreamResponse) -> None:
+def test_the_size_of_a_task_is_limited_as_a_whole(event: StreamResponse) -> None:
     known = FoldedTask(100_000)
     known.take(whole())
     with pytest.raises(TaskTooLargeError):
         take_often(known, event)
 
 
-def test_what_takes_the_place_of_something_weighs_in_its_place() -> None:
+def test_a_replaced_artifact_counts_once_towards_the_limit() -> None:
     known = FoldedTask(100_000)
     known.take(whole())
     for _ in range(1000):
@@ -137,7 +137,7 @@ def test_what_takes_the_place_of_something_weighs_in_its_place() -> None:
     assert texts(known.take(chunk("x" * 50_000))) == ["all", "x" * 50_000]
 
 
-def test_chunks_are_joined_and_a_task_replaces_all_that_was_known() -> None:
+def test_chunks_are_joined_and_a_whole_task_replaces_the_known_task() -> None:
     known = folded(folded(task(), chunk("one")), chunk("two"))
     assert texts(known) == ["one", "two"]
     assert texts(folded(known, chunk("anew", append=False))) == ["anew"]
@@ -152,7 +152,7 @@ def pieces(found: Task) -> list[str]:
     return [joined(artifact.parts[first:end]).text or "" for first, end in pieces_in(artifact.parts)]
 
 
-def test_what_append_adds_to_a_text_is_one_text_with_it() -> None:
+def test_an_appended_text_is_joined_to_the_text_before_it() -> None:
     known = task()
     for event in (
         chunk("one "),
@@ -168,7 +168,7 @@ def test_what_append_adds_to_a_text_is_one_text_with_it() -> None:
     assert pieces(folded(known, chunk("other", append=False))) == ["other"]
 
 
-def test_what_came_in_pieces_is_known_to_be_so_when_the_task_is_told_anew() -> None:
+def test_pieces_of_a_text_are_still_marked_after_a_whole_task() -> None:
     known = folded(folded(task(), chunk("one ")), chunk("two"))
     told = {"artifactId": "a", "parts": [{"text": "one "}, {"text": "two"}, {"text": "three"}]}
     again = folded(known, StreamResponse(task=task(artifacts=[told])))

@@ -151,7 +151,7 @@ NO_STREAMS = {"capabilities": {"streaming": False}}
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
-async def test_a_message_is_followed_to_its_end_and_every_event_told_once(
+async def test_a_message_is_followed_to_its_end_and_every_event_reported_once(
     binding: str, http: httpx2.AsyncClient
 ) -> None:
     async def script(job: Job) -> None:
@@ -171,9 +171,7 @@ async def test_a_message_is_followed_to_its_end_and_every_event_told_once(
 
 @pytest.mark.proves("a2a-3.7-unreliable")
 @pytest.mark.parametrize("binding", BINDINGS)
-async def test_an_agent_without_streams_is_sent_to_at_once_and_looked_at(
-    binding: str, http: httpx2.AsyncClient
-) -> None:
+async def test_an_agent_without_streams_is_polled(binding: str, http: httpx2.AsyncClient) -> None:
     ear, looked = Ear(), anyio.Event()
 
     async def script(job: Job) -> None:
@@ -258,7 +256,7 @@ async def test_auth_required_leaves_its_stream_and_can_be_waited_beyond(
 
 
 @pytest.mark.proves("a2a-3.4.2-existing")
-async def test_a_task_that_is_known_is_read_first(http: httpx2.AsyncClient) -> None:
+async def test_a_known_task_is_read_first(http: httpx2.AsyncClient) -> None:
     async def script(job: Job) -> None:
         await chunks_to(job, 2)
 
@@ -299,7 +297,7 @@ async def test_the_far_task_outlives_the_coroutine_and_is_cancelled_by_its_id(
                 ).status.state is TaskState.CANCELED
 
 
-async def test_a_question_that_stays_is_taken_for_asked_again(http: httpx2.AsyncClient) -> None:
+async def test_a_question_that_stays_open_counts_as_asked_again(http: httpx2.AsyncClient) -> None:
     task = {"id": "t", "status": {"state": "TASK_STATE_INPUT_REQUIRED"}}
 
     async def forgetful(scope: Scope, receive: Receive, send: Send) -> None:
@@ -320,7 +318,7 @@ async def test_a_question_that_stays_is_taken_for_asked_again(http: httpx2.Async
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
-async def test_a_stream_that_breaks_between_two_chunks_loses_and_doubles_none(
+async def test_a_stream_that_breaks_between_two_chunks_loses_and_repeats_no_chunk(
     binding: str, http: httpx2.AsyncClient
 ) -> None:
     go_on, ear = anyio.Event(), Ear()
@@ -370,7 +368,7 @@ async def test_a_stream_that_is_cut_anywhere_gives_the_same_task(
         assert proxy.count(SEND[binding]) == 7
 
 
-async def test_a_task_whose_streams_always_break_is_looked_at(http: httpx2.AsyncClient) -> None:
+async def test_a_task_whose_streams_always_break_is_polled(http: httpx2.AsyncClient) -> None:
     go_on, ear = anyio.Event(), Ear()
 
     async def script(job: Job) -> None:
@@ -397,7 +395,7 @@ async def test_a_task_whose_streams_always_break_is_looked_at(http: httpx2.Async
     assert texts(task) == ["before", "after"]
 
 
-async def test_an_agent_that_knows_no_subscription_is_looked_at(http: httpx2.AsyncClient) -> None:
+async def test_an_agent_without_subscriptions_is_polled(http: httpx2.AsyncClient) -> None:
     states = iter(["WORKING", "WORKING", "COMPLETED"])
     methods: list[str] = []
 
@@ -491,7 +489,7 @@ async def test_a_stream_that_falls_silent_is_taken_up_again(http: httpx2.AsyncCl
     assert texts(task) == ["chunk 0", "chunk 1"]
 
 
-async def test_a_stream_that_does_not_tell_what_a_notification_has_told_is_left(
+async def test_a_stream_that_lacks_a_notified_change_is_abandoned(
     http: httpx2.AsyncClient,
 ) -> None:
     goes_on, notified = anyio.Event(), anyio.Event()

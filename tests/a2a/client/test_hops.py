@@ -1,4 +1,4 @@
-"""What a hop to an agent says of its end: the state that the agent told last, whoever stops to read first."""
+"""How a hop to an agent ends: with the last state that the agent reported, whichever side stops reading first."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def agent_that_holds(*results: dict[str, Any], breaks: bool = False) -> As
 
 
 @pytest.mark.parametrize("state", ["COMPLETED", "FAILED", "INPUT_REQUIRED", "AUTH_REQUIRED"])
-async def test_a_stream_that_stays_open_after_its_last_event_ends_with_the_state_that_was_told(
+async def test_a_stream_left_open_after_its_last_event_ends_with_the_reported_state(
     state: str, http: httpx2.AsyncClient
 ) -> None:
     heard = HeardHops()
@@ -104,7 +104,7 @@ async def test_a_stream_that_breaks_off_while_its_task_works_is_a_fault(http: ht
 
 
 @pytest.mark.parametrize(("told", "outcome"), [((), "canceled"), ((task("WORKING"),), "working")])
-async def test_a_reader_that_leaves_a_stream_leaves_the_task_as_it_was_told(
+async def test_a_reader_that_leaves_a_stream_keeps_the_reported_state(
     told: tuple[dict[str, Any], ...], outcome: str, http: httpx2.AsyncClient
 ) -> None:
     heard = HeardHops()

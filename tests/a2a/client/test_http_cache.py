@@ -1,4 +1,4 @@
-"""How a card and a catalog are kept, how long they hold, and when they are asked for again."""
+"""How a card and a catalog are stored, how long they are fresh, and when they are requested again."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return found
 
 
-async def test_what_was_read_is_there_at_once_at_the_next_start(
+async def test_a_stored_card_is_available_at_once_at_the_next_start(
     kind: Kind, tmp_path: Path, http: httpx2.AsyncClient
 ) -> None:
     folder = tmp_path / "kept"
@@ -128,7 +128,7 @@ async def test_what_was_read_is_there_at_once_at_the_next_start(
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"place": "x"}', b'{"pages": 1}', b"\xff\xfe"])
-async def test_a_file_that_cannot_be_read_is_as_good_as_absent(
+async def test_an_unreadable_file_counts_as_absent(
     kind: Kind, text: bytes, tmp_path: Path, http: httpx2.AsyncClient
 ) -> None:
     async with listening(OfKind(kind)) as url:
@@ -141,7 +141,7 @@ async def test_a_file_that_cannot_be_read_is_as_good_as_absent(
         assert kind.source(http, url, tmp_path, card_bounds()).cached() == found
 
 
-async def test_what_may_not_be_stored_and_what_cannot_be_is_kept_in_memory_alone(
+async def test_a_response_that_may_not_or_cannot_be_stored_stays_in_memory(
     kind: Kind, tmp_path: Path, http: httpx2.AsyncClient
 ) -> None:
     publisher = OfKind(kind)
@@ -158,7 +158,9 @@ async def test_what_may_not_be_stored_and_what_cannot_be_is_kept_in_memory_alone
         assert await kind.source(http, url, None, card_bounds()).refresh() == found
 
 
-async def test_what_was_not_there_is_told_when_it_comes(kind: Kind, http: httpx2.AsyncClient) -> None:
+async def test_watchers_get_a_card_that_was_missing_once_it_appears(
+    kind: Kind, http: httpx2.AsyncClient
+) -> None:
     publisher, came = OfKind(kind), anyio.Event()
     publisher.status = 503
 
@@ -174,7 +176,7 @@ async def test_what_was_not_there_is_told_when_it_comes(kind: Kind, http: httpx2
         tasks.cancel_scope.cancel()
 
 
-async def test_a_server_that_hangs_is_left_by_a_deadline(kind: Kind, http: httpx2.AsyncClient) -> None:
+async def test_a_hanging_server_is_given_up_at_the_deadline(kind: Kind, http: httpx2.AsyncClient) -> None:
     async def hanging(scope: Scope, receive: Receive, send: Send) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass

@@ -112,7 +112,7 @@ def changed(exchange: Json, at: At, empty: Any) -> tuple[Json, Any]:
 
 @pytest.mark.parametrize("streams", [True, False], ids=["streams", "polls"])
 @pytest.mark.parametrize("file", EXCHANGES, ids=[file.stem for file in EXCHANGES])
-async def test_a_field_that_is_missing_takes_no_text_with_it(file: Path, streams: bool) -> None:
+async def test_a_missing_field_loses_no_text(file: Path, streams: bool) -> None:
     exchange = json.loads(file.read_text("utf-8"))
     if not streams and exchange["sent"] is None:
         return  # it streams alone

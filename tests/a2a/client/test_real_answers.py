@@ -1,4 +1,4 @@
-"""What agents really answer, through the client of agents: both versions, both bindings, streamed and polled."""
+"""Recorded answers of agents, through the client of agents: both versions, both bindings, streamed and polled."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ async def outcome_of(row: Row, form: str, *, streams: bool) -> tuple[list[str], 
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_what_an_agent_streams_arrives(form: str) -> None:
+async def test_the_streamed_result_arrives(form: str) -> None:
     for row in STREAMED:
         if form in row.forms:
             assert await outcome_of(row, form, streams=True) == ([*row.texts], row.is_error), row.name
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_what_an_agent_keeps_arrives(form: str) -> None:
+async def test_the_stored_result_arrives(form: str) -> None:
     for row in POLLED:
         if form in row.forms:
             assert await outcome_of(row, form, streams=False) == ([*row.texts], row.is_error), row.name
@@ -120,7 +120,7 @@ async def test_a_task_is_read_again_where_a_gateway_or_the_agent_has_no_time(for
 @pytest.mark.parametrize(
     "events", [({"message": message_of({"text": "fine"})},), (SUBMITTED, FINE, DONE)], ids=["message", "task"]
 )
-async def test_a_stream_that_is_left_open_after_the_reply_is_left(events: list[Json], form: str) -> None:
+async def test_a_stream_left_open_after_the_reply_is_abandoned(events: list[Json], form: str) -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         body = await Request(scope, receive).body()
         if scope["method"] == "GET" or (body and "et" in json.loads(body).get("method", "")):
@@ -213,7 +213,7 @@ async def test_a_reply_does_not_wait_for_a_task_that_cannot_be_read(
 @pytest.mark.proves("map-agent-told")
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("streams", [True, False])
-async def test_a_task_at_work_that_nobody_names_is_told_as_not_known(form: str, streams: bool) -> None:
+async def test_a_working_task_without_an_id_is_an_unknown_outcome(form: str, streams: bool) -> None:
     unnamed = {"task": {"contextId": "c1", "status": {"state": "TASK_STATE_WORKING"}}}
     row = Row("hi", (unnamed,), reply=unnamed)
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(RawAgent([row], form))) as http:

@@ -1,4 +1,4 @@
-"""Cards as agents really write and serve them, and errors as they really answer: each row is a public report."""
+"""Recorded cards and errors of agents: each row is from a public report."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ ODD: list[tuple[dict[str, Any], tuple[str, ...]]] = [
 
 @pytest.mark.parametrize("card", [NEWER, OLDER], ids=["1.0", "0.3"])
 @pytest.mark.parametrize(("changes", "skills"), ODD, ids=[json.dumps(one)[:60] for one, _ in ODD])
-def test_what_nobody_needs_does_not_stop_a_card(
+def test_a_faulty_dispensable_field_does_not_stop_a_card(
     card: dict[str, Any], changes: dict[str, Any], skills: tuple[str, ...]
 ) -> None:
     read, deviations = card_from(json.dumps({**card, **changes}).encode(), "here", HERE)
@@ -153,7 +153,7 @@ PAGE = Response("<html>welcome</html>", media_type="text/html")
     ],
     ids=["401", "401 login", "403", "404", "400", "page", "list"],
 )
-async def test_the_older_place_of_a_card_is_tried_whatever_the_newer_one_answers(
+async def test_the_older_card_path_is_tried_whatever_the_newer_path_answers(
     first: Response, http: httpx2.AsyncClient
 ) -> None:
     routes: dict[str, Callable[[str], Response]] = {"/.well-known/agent-card.json": lambda _: first}
@@ -250,7 +250,7 @@ def test_a_scheme_is_sent_as_its_registered_name_is_written(scheme: str, is_olde
     "schemes",
     [{}, None, {"odd": {"type": "quantum"}}, {"odd": {}}, {"odd": {"type": "apiKey", "in": "body"}}],
 )
-def test_a_header_that_is_given_counts_for_a_scheme_that_the_card_does_not_describe(schemes: Any) -> None:
+def test_a_configured_header_satisfies_a_scheme_that_the_card_does_not_describe(schemes: Any) -> None:
     asks = {"securitySchemes": schemes, "securityRequirements": [{"schemes": {"odd": {}}}]}
     read, _ = card_from(json.dumps({**NEWER, **asks}).encode(), "here")
     assert apply_credentials(read, Credentials(headers={"X-Key": "k"})).headers == {"X-Key": "k"}
@@ -301,7 +301,7 @@ def body_of(said: Any, status: int, media_type: str, **headers: str) -> Response
 @pytest.mark.parametrize(
     ("status", "said", "media_type", "words"), SAID, ids=[str(one[1])[:30] for one in SAID]
 )
-async def test_an_error_has_the_words_of_the_server(
+async def test_an_error_quotes_the_server(
     status: int, said: Any, media_type: str, words: str, binding: str, http: httpx2.AsyncClient
 ) -> None:
     async with refusing(body_of(said, status, media_type)) as url:
@@ -370,14 +370,14 @@ async def test_an_error_of_a_proxy_in_the_form_of_the_binding_is_read_by_its_sta
         ("Mon, 99999999999999999999 Jan 2024 00:00:00 GMT", 0),
     ],
 )
-def test_a_time_to_wait_that_cannot_be_read_is_none(said: str, seconds: float) -> None:
+def test_an_unreadable_retry_after_is_ignored(said: str, seconds: float) -> None:
     assert retry_after_seconds(httpx2.Response(429, headers={"Retry-After": said})) == seconds
 
 
 @pytest.mark.proves("map-call-once", "map-agent-told")
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 @pytest.mark.parametrize("streams", [True, False])
-async def test_a_message_that_was_one_too_many_was_not_taken(
+async def test_a_429_says_that_the_message_was_not_taken(
     binding: str, streams: bool, http: httpx2.AsyncClient
 ) -> None:
     busy = body_of({"detail": "Slow down"}, 429, "application/json", **{"Retry-After": "7"})

@@ -1,4 +1,4 @@
-"""How an agent is asked for the version that its card does not say, and what is made of its answer."""
+"""How an agent is asked for the version that its card lacks, and how the answer is read."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def version_of(card: FoundCard) -> str:
         (Response("Method Not Allowed", 405), "0.1"),
     ],
 )
-async def test_an_agent_tells_its_version_by_how_it_refuses_a_message_without_content(
+async def test_the_refusal_of_an_empty_message_shows_the_version(
     http: httpx2.AsyncClient, answer: Response, version: str
 ) -> None:
     agent = Agent(answer)
@@ -158,7 +158,7 @@ async def test_an_agent_tells_its_version_by_how_it_refuses_a_message_without_co
         (Response("Log in", 401), "HTTP 401"),
     ],
 )
-async def test_any_other_answer_is_an_error_that_says_how_to_say_the_version(
+async def test_any_other_answer_is_an_error_that_says_how_to_configure_the_version(
     http: httpx2.AsyncClient, answer: Response, words: str
 ) -> None:
     async with Agent(answer).serve() as url:
@@ -171,9 +171,7 @@ async def test_any_other_answer_is_an_error_that_says_how_to_say_the_version(
     )
 
 
-async def test_an_agent_that_is_not_there_is_asked_again_another_time(
-    http: httpx2.AsyncClient, tmp_path: Path
-) -> None:
+async def test_an_unreachable_agent_is_asked_again_later(http: httpx2.AsyncClient, tmp_path: Path) -> None:
     agent = Agent(said(refusal(-32603)))
     async with agent.serve() as url:
         card = source(http, url, tmp_path, trust=Trust(on_command_line=True))
@@ -195,7 +193,7 @@ async def test_an_agent_that_does_not_answer_is_waited_for_as_long_as_for_any_ot
         agent.released.set()
 
 
-async def test_the_version_is_asked_for_once_and_remembered_until_the_card_is_another_one(
+async def test_the_version_is_asked_for_once_and_remembered_until_the_card_changes(
     http: httpx2.AsyncClient, tmp_path: Path
 ) -> None:
     agent = Agent(said(refusal(-32601)))
@@ -213,7 +211,7 @@ async def test_the_version_is_asked_for_once_and_remembered_until_the_card_is_an
     assert len(agent.asked) == 2
 
 
-async def test_a_card_whose_agent_tells_nothing_any_more_leaves_the_one_that_was_known(
+async def test_a_card_without_a_version_does_not_replace_the_known_card(
     http: httpx2.AsyncClient, tmp_path: Path
 ) -> None:
     agent = Agent(said(refusal(-32601)))
@@ -226,7 +224,7 @@ async def test_a_card_whose_agent_tells_nothing_any_more_leaves_the_one_that_was
         assert card.cached() is known
 
 
-async def test_a_card_that_was_read_with_a_version_of_the_users_is_asked_about_without_it(
+async def test_a_stored_card_with_a_configured_version_is_asked_about_without_the_configuration(
     http: httpx2.AsyncClient, tmp_path: Path
 ) -> None:
     agent = Agent(said(refusal(-32602)))
@@ -304,7 +302,7 @@ async def test_an_agent_is_asked_with_its_credentials_and_only_at_its_own_origin
     assert len(there.asked) == 1
 
 
-async def test_a_public_card_leads_no_question_to_a_private_address(http: httpx2.AsyncClient) -> None:
+async def test_a_public_card_causes_no_request_to_a_private_address(http: httpx2.AsyncClient) -> None:
     agent = Agent(said(refusal(-32601)))
 
     async def inside(_: str, __: int) -> list[str]:

@@ -70,7 +70,7 @@ def test_reasons_are_upper_snake_case_and_tell_kinds_apart(kind: ErrorKind) -> N
 
 
 @pytest.mark.proves("a2a-9.5-errors")
-def test_fields_at_fault_are_listed_and_the_first_is_told() -> None:
+def test_faulty_fields_are_listed_and_the_message_names_the_first() -> None:
     error = invalid_params(Violation("a.b", "is odd"), Violation("", "is even"))
     assert str(error) == "Invalid parameters: a.b: is odd (and 1 more)"
     assert error.details()[1] == {
@@ -84,14 +84,14 @@ def test_fields_at_fault_are_listed_and_the_first_is_told() -> None:
 
 
 @pytest.mark.proves("a2a-9.5-errors")
-def test_an_answer_names_only_so_many_fields_at_fault() -> None:
+def test_the_number_of_named_faulty_fields_is_limited() -> None:
     refused = errors.invalid_params(*(errors.Violation(f"field{n}", "wrong") for n in range(10_000)))
     assert len(refused.violations) == 10_000
     assert len(jsonrpc.error_bytes(1, V1_0().jsonrpc_error(refused))) < 20_000
 
 
 @pytest.mark.proves("a2a-5.7-required", "a2a-3.3.2-validation", "a2a-14.1.1-validated")
-def test_every_field_at_fault_is_named_as_the_wire_names_it_without_its_value() -> None:
+def test_every_faulty_field_has_its_wire_name_and_no_value() -> None:
     params = {"message": {"messageId": 5, "role": "secret", "parts": [{"text": "a"}, {}]}}
     with pytest.raises(A2AError) as refused:
         V1_0().request_from(operations.SEND_MESSAGE, params)
@@ -107,14 +107,14 @@ def test_every_field_at_fault_is_named_as_the_wire_names_it_without_its_value() 
 @pytest.mark.proves("a2a-3.3.2-validation")
 @pytest.mark.parametrize("operation", SERVED, ids=str)
 @pytest.mark.parametrize("params", [[], "text", 5, None])
-def test_parameters_that_are_no_object_are_invalid(operation: AnyOperation, params: Any) -> None:
+def test_parameters_that_are_not_an_object_are_invalid(operation: AnyOperation, params: Any) -> None:
     with pytest.raises(A2AError, match="Invalid parameters: params") as refused:
         V1_0().request_from(operation, params)
     assert refused.value.kind is errors.INVALID_PARAMS
 
 
 @pytest.mark.proves("a2a-13.1-scope", "a2a-3.3.2-not-found", "a2a-3.3.2-unrevealed")
-def test_not_found_says_nothing_of_whether_the_task_exists() -> None:
+def test_not_found_does_not_reveal_whether_the_task_exists() -> None:
     error = task_not_found("t")
     assert (error.kind, str(error), error.metadata) == (
         errors.TASK_NOT_FOUND,

@@ -1,4 +1,4 @@
-"""The life of a task: the table of its states, and the fold of its events."""
+"""The life of a task: the table of its states, and how its events are folded."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_state_follows_another_as_the_table_says(before: TaskState, then: Task
 @pytest.mark.parametrize(
     "late", [artifact("a", "x"), event(message=message("m")), event(task=task().to_object())]
 )
-def test_nothing_follows_an_end(ended: TaskState, late: StreamResponse) -> None:
+def test_no_event_follows_an_end(ended: TaskState, late: StreamResponse) -> None:
     with pytest.raises(IllegalTransitionError, match="takes no more events"):
         apply_event(task(ended), late)
 
@@ -89,7 +89,7 @@ def test_nothing_follows_an_end(ended: TaskState, late: StreamResponse) -> None:
         event(task={"id": "other", "status": {"state": S.WORKING}}),
     ],
 )
-def test_an_event_of_another_task_is_none_of_this_ones(foreign: StreamResponse) -> None:
+def test_an_event_of_another_task_is_refused(foreign: StreamResponse) -> None:
     with pytest.raises(IllegalTransitionError, match="an event of task other"):
         apply_event(task(), foreign)
 
@@ -103,7 +103,7 @@ def test_a_question_is_history_before_its_answer_once() -> None:
 
 
 @pytest.mark.proves("a2a-3.7-final")
-def test_what_a_task_says_while_it_works_is_not_kept() -> None:
+def test_status_messages_of_a_working_task_are_not_kept() -> None:
     working = apply_event(task(S.WORKING, message("step 1")), status(S.WORKING, message("step 2")))
     assert apply_event(working, status(S.COMPLETED)) == task(S.COMPLETED, history=None)
 
@@ -132,7 +132,7 @@ def test_artifacts_are_added_replaced_or_appended_to(events: list[StreamResponse
 
 
 @pytest.mark.proves("map-task-life")
-def test_a_whole_task_replaces_what_was_known() -> None:
+def test_a_whole_task_replaces_the_known_task() -> None:
     newer = task(S.INPUT_REQUIRED, message("q"))
     assert apply_event(task(), event(task=newer.to_object())) == newer
 

@@ -1,4 +1,4 @@
-"""The data model: what is let in, what is refused, and what is written out again."""
+"""The data model: which values are accepted, which are refused, and how they are written."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_part_is_one_of_four_and_is_written_as_it_was_read(written: Any, kind:
         None,
     ],
 )
-def test_a_part_that_is_none_or_several_or_no_base64_is_refused(written: Any) -> None:
+def test_a_part_with_no_or_several_contents_or_invalid_base64_is_refused(written: Any) -> None:
     with pytest.raises(ValidationError):
         Part.model_validate(written)
 
@@ -97,7 +97,7 @@ def test_a_part_that_is_none_or_several_or_no_base64_is_refused(written: Any) ->
         ({"raw": "AA\r\nAA\n"}, {"raw": "AAAA"}),
     ],
 )
-def test_empty_fields_beside_the_one_of_a_part_are_none(written: Any, read: Any) -> None:
+def test_empty_fields_beside_the_content_of_a_part_are_ignored(written: Any, read: Any) -> None:
     assert Part.model_validate(written).to_object() == read
 
 
@@ -194,7 +194,7 @@ def test_values_that_the_protocol_does_not_have_are_refused(model: type[objects.
 
 
 @pytest.mark.parametrize("key", ["messageId", "contextId", "taskId"])
-def test_an_id_with_the_character_that_no_database_stores_is_refused_by_name(key: str) -> None:
+def test_an_id_with_a_null_character_is_refused_by_name(key: str) -> None:
     with pytest.raises(ValidationError) as refused:
         Message.model_validate({**MESSAGE, key: "a\0b"})
     assert violations_from(refused.value) == (Violation(key, "holds the character U+0000"),)
@@ -202,7 +202,7 @@ def test_an_id_with_the_character_that_no_database_stores_is_refused_by_name(key
 
 @pytest.mark.parametrize("wide", ["\u4e00", "\U0001f388", "\u00e4"])
 @pytest.mark.parametrize("key", ["messageId", "contextId", "taskId"])
-def test_an_id_that_no_index_of_a_database_takes_is_refused_by_name(key: str, wide: str) -> None:
+def test_an_id_too_long_for_a_database_index_is_refused_by_name(key: str, wide: str) -> None:
     most = 1024 // len(wide.encode())
     assert Message.model_validate({**MESSAGE, key: wide * min(most, 512)})
     with pytest.raises(ValidationError) as refused:
@@ -311,7 +311,7 @@ def test_any_rfc_3339_time_is_read(text: str, same: str) -> None:
         "2026-01-31T12:00:00Z\n",
     ],
 )
-def test_what_is_no_time_is_a_value_error(text: str) -> None:
+def test_an_invalid_time_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - the words are datetime's own
         milliseconds(text)
 
@@ -322,7 +322,7 @@ def test_the_text_of_parts_is_what_a_person_would_read() -> None:
     )
 
 
-def test_a_copy_with_other_values_is_the_one_that_pydantic_makes() -> None:
+def test_a_copy_with_other_values_equals_the_copy_of_pydantic() -> None:
     task = Task.model_validate({**TASK, "unknown": {"kept": True}})
     changes = {"id": "u", "metadata": {"a": 1}}
     copy, expected = task.changed(**changes), task.model_copy(update=changes)

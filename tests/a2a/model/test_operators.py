@@ -1,4 +1,4 @@
-"""What is left of a task whose contents are withheld: all that it is, and a mark for all that it says."""
+"""A task whose contents are withheld: its structure stays, with a mark in place of each content."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ IDS = {"taskId": "t", "contextId": "c"}
 PIECE = {**IDS, "append": True, "lastChunk": False}
 
 
-def test_a_task_keeps_what_it_is_and_has_a_mark_for_each_thing_that_it_says() -> None:
+def test_a_withheld_task_keeps_its_structure_with_a_mark_for_each_content() -> None:
     assert withheld_task(Task.model_validate(TASK)).to_object() == SHOWN_TASK
     bare = Task.model_validate({"id": "t", "status": {"state": "TASK_STATE_WORKING"}})
     assert withheld_task(bare) == bare
@@ -88,5 +88,7 @@ def test_a_task_keeps_what_it_is_and_has_a_mark_for_each_thing_that_it_says() ->
     ],
     ids=["task", "message", "status", "artifact"],
 )
-def test_so_does_each_kind_of_event(event: dict[str, Any], shown: dict[str, Any]) -> None:
+def test_each_kind_of_event_keeps_its_structure_with_marks(
+    event: dict[str, Any], shown: dict[str, Any]
+) -> None:
     assert from_json(withheld_event(to_json(event))) == shown

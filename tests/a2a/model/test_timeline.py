@@ -1,4 +1,4 @@
-"""Timelines: what is kept of a long one, what is read of anyone's, and what a task without one tells."""
+"""Timelines: how a long timeline is cut, how a foreign timeline is read, and how a missing timeline is derived."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def said(role: Role, number: str) -> Message:
     return Message(message_id=number, role=role, parts=(Part(text="a secret"),))
 
 
-def test_a_timeline_with_a_task_is_that_of_the_task_without_empty_fields() -> None:
+def test_a_timeline_in_metadata_equals_the_task_timeline_without_empty_fields() -> None:
     kept = Timeline(
         (
             Moment(MomentKind.RECEIVED, 1769860800000, by="ann", trace="ab" * 16, message="m1"),
@@ -50,7 +50,7 @@ def test_a_timeline_with_a_task_is_that_of_the_task_without_empty_fields() -> No
         },
     ],
 )
-def test_what_is_no_moment_is_passed_over(told: JsonValue) -> None:
+def test_an_invalid_moment_is_ignored(told: JsonValue) -> None:
     assert timeline_of(Task(id="t", status=WAITS, metadata={MOMENTS: told})) == Timeline()
 
 
@@ -60,7 +60,7 @@ def test_a_moment_keeps_only_texts() -> None:
     assert timeline_of(task).moments == (Moment(MomentKind.SENT, by="ann"),)
 
 
-def test_a_task_without_a_timeline_tells_what_its_history_and_status_know() -> None:
+def test_a_task_without_a_timeline_gets_moments_from_its_history_and_status() -> None:
     asks = said(Role.AGENT, "q")
     task = Task(
         id="t",

@@ -1,1 +1,1 @@
-"""Push notifications that are sent: how clients ask for them, and how they arrive."""
+"""Push notifications that the bridge sends: how clients request them, and how they arrive."""

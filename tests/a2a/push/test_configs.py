@@ -1,4 +1,4 @@
-"""Webhooks as clients of every version ask for them, and what they may be."""
+"""Webhooks as clients of every version create them, and which webhooks are allowed."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ async def test_a_message_brings_the_webhook_of_its_task(kind: Any, operation: st
         ),
     ],
 )
-async def test_a_webhook_that_may_not_be_is_refused_by_its_field(config: Any, field: str) -> None:
+async def test_a_forbidden_webhook_is_refused_by_its_field(config: Any, field: str) -> None:
     async with served() as place:
         driver = JsonRpcDriver(place.http, place.url)
         task_id = (await driver.send(GO))["id"]
@@ -270,7 +270,7 @@ async def test_a_webhook_that_may_not_be_is_refused_by_its_field(config: Any, fi
         assert await place.kept(task_id) == []
 
 
-async def test_a_place_that_the_operator_allows_may_be_on_this_machine() -> None:
+async def test_a_receiver_that_the_operator_allows_may_be_on_this_machine() -> None:
     async with served(LIMITS, "localhost:5000") as place:
         driver = JsonRpcDriver(place.http, place.url)
         task_id = (await driver.send(GO))["id"]
@@ -280,7 +280,7 @@ async def test_a_place_that_the_operator_allows_may_be_on_this_machine() -> None
         assert 'push.allow = ["localhost:5001"]' in fault.message
 
 
-async def test_a_task_and_a_principal_have_so_many_webhooks() -> None:
+async def test_the_webhooks_of_a_task_and_of_a_principal_are_limited() -> None:
     async with served() as place:
         driver = JsonRpcDriver(place.http, place.url)
         create = "CreateTaskPushNotificationConfig"
@@ -297,7 +297,7 @@ async def test_a_task_and_a_principal_have_so_many_webhooks() -> None:
         assert await place.store.outbox.count_of(LOCAL.name) == 3
 
 
-async def test_nothing_of_a_webhook_is_kept_in_the_open() -> None:
+async def test_webhooks_are_stored_encrypted() -> None:
     async with served() as place:
         driver = JsonRpcDriver(place.http, place.url)
         task_id = (await driver.send(GO))["id"]

@@ -1,4 +1,4 @@
-"""Two replicas on one PostgreSQL: one of them sends for a webhook, and the other one once that is gone."""
+"""Two replicas on one PostgreSQL: one sends for a webhook, and the other takes over when the first is gone."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_one_of_two_replicas_sends_each_event_once() -> None:
             assert [said.body for said in receiver.got if said.path == f"/{task_id}"] == whole
 
 
-async def test_the_other_replica_sends_on_when_one_dies_under_way() -> None:
+async def test_the_other_replica_goes_on_sending_when_a_replica_dies() -> None:
     gate = anyio.Event()
 
     async def hang(_: Notification) -> Response:

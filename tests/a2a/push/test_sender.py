@@ -124,7 +124,7 @@ async def test_every_event_arrives_in_order_and_once(place: Place) -> None:
     assert {one.headers["content-type"] for one in place.receiver.got} == {"application/a2a+json"}
 
 
-async def test_what_was_stored_before_the_sender_began_arrives(place: Place) -> None:
+async def test_events_stored_before_the_sender_began_arrive(place: Place) -> None:
     await place.task()
     await place.send()
     await place.receiver.has(5)
@@ -154,7 +154,7 @@ async def test_a_message_of_the_client_is_not_sent_back(place: Place) -> None:
     ]
 
 
-async def test_a_refused_notification_comes_again_as_it_was_and_holds_up_those_after_it(place: Place) -> None:
+async def test_a_refused_notification_is_repeated_unchanged_before_later_notifications(place: Place) -> None:
     place.receiver.answers += [status(500), status(302, {"Location": "/elsewhere"}), status(404)]
     await place.send()
     await place.task()
@@ -170,7 +170,7 @@ async def test_a_refused_notification_comes_again_as_it_was_and_holds_up_those_a
     assert {one.path for one in place.receiver.got} == {"/hook"}
 
 
-async def test_a_receiver_that_is_away_for_minutes_gets_everything(place: Place) -> None:
+async def test_a_receiver_that_is_down_for_minutes_gets_every_event(place: Place) -> None:
     port = free_port()
     place.receiver.root_url = f"http://127.0.0.1:{port}"
     place.webhooks = webhooks_of(place.store, place.clock.ids, place.receiver.place)
@@ -188,7 +188,7 @@ async def test_a_receiver_that_is_away_for_minutes_gets_everything(place: Place)
     assert "delivery" not in await place.told_of(task)
 
 
-async def test_a_receiver_that_never_takes_it_is_given_up_and_its_client_is_told(
+async def test_a_receiver_that_never_accepts_is_given_up_and_its_client_can_read_why(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     place.receiver.answers += [status(500)] * 4
@@ -207,7 +207,7 @@ async def test_a_receiver_that_never_takes_it_is_given_up_and_its_client_is_told
     assert await place.store.evict(place.clock.now_ms + 1, Quota(0, 0)) == 1
 
 
-async def test_a_receiver_that_is_gone_is_not_asked_again(place: Place) -> None:
+async def test_a_receiver_that_answers_410_is_not_called_again(place: Place) -> None:
     place.receiver.answers += [status(410)]
     await place.send()
     task = await place.task()
@@ -237,7 +237,7 @@ async def test_retry_after_holds_but_not_longer_than_the_longest_pause(
     assert place.receiver.said == ["task SUBMITTED", *WHOLE]
 
 
-async def test_a_slow_receiver_is_given_so_long_and_then_asked_again(place: Place) -> None:
+async def test_a_slow_receiver_is_called_again_after_the_time_limit(place: Place) -> None:
     never = anyio.Event()
 
     async def hang(_: Notification) -> Response:
@@ -269,7 +269,7 @@ async def test_only_the_beginning_of_an_answer_is_read(place: Place) -> None:
     assert place.receiver.said == WHOLE
 
 
-async def test_one_host_gets_so_many_at_the_same_time_and_others_are_not_held_up(place: Place) -> None:
+async def test_concurrent_notifications_to_a_host_are_limited_and_delay_no_other_host(place: Place) -> None:
     gate = anyio.Event()
 
     async def wait(_: Notification) -> Response:
@@ -298,7 +298,7 @@ async def test_one_host_gets_so_many_at_the_same_time_and_others_are_not_held_up
     assert by_path == {f"/{number}": WHOLE for number in range(4)}
 
 
-async def test_events_beyond_a_number_become_the_task_as_it_is_and_the_end_arrives(place: Place) -> None:
+async def test_too_many_waiting_events_become_one_snapshot_and_the_end_arrives(place: Place) -> None:
     async def many(job: Job) -> None:
         await say(job, TaskState.WORKING)
         for number in range(20):
@@ -327,7 +327,7 @@ async def test_events_beyond_a_number_become_the_task_as_it_is_and_the_end_arriv
     assert task.status.state is TaskState.COMPLETED
 
 
-async def test_a_notification_that_was_under_way_when_the_sender_ended_is_sent_again(place: Place) -> None:
+async def test_a_notification_in_flight_when_the_sender_ended_is_sent_again(place: Place) -> None:
     gate = anyio.Event()
 
     async def wait(_: Notification) -> Response:
@@ -430,7 +430,7 @@ async def test_a_message_in_place_of_a_task_leaves_no_webhook(place: Place) -> N
     assert await place.store.outbox.count_of(ALICE.principal.name) == 0
 
 
-async def test_each_attempt_is_told_and_what_waits_can_be_read(place: Place) -> None:
+async def test_each_attempt_is_reported_and_the_backlog_can_be_read(place: Place) -> None:
     told: list[Notice] = []
     place.receiver.answers += [status(500), status(500)]
     await place.send(tell=told.append, face="tools")
@@ -449,7 +449,7 @@ async def test_each_attempt_is_told_and_what_waits_can_be_read(place: Place) -> 
     assert (await sender.backlog()).rows == 0
 
 
-async def test_a_webhook_that_is_given_up_is_told(place: Place) -> None:
+async def test_a_webhook_that_is_given_up_is_reported(place: Place) -> None:
     told: list[Notice] = []
     place.receiver.answers += [status(410)]
     await place.send(tell=told.append, face="tools")

@@ -257,7 +257,7 @@ async def test_a_page_ends_before_it_weighs_too_much(shelf: Shelf) -> None:
 
 
 @pytest.mark.proves("catalog")
-async def test_what_has_not_changed_is_not_sent_again(shelf: Shelf) -> None:
+async def test_an_unchanged_catalog_is_not_sent_again(shelf: Shelf) -> None:
     async with reading(shelf) as reader:
         answer = await reader.get()
         assert answer.headers["Cache-Control"] == "public, max-age=60"
@@ -275,7 +275,7 @@ async def test_what_has_not_changed_is_not_sent_again(shelf: Shelf) -> None:
         assert changed.json()["agents"][0]["card"]["skills"][0]["id"] == "find_anew"
 
 
-async def test_head_says_what_get_would(shelf: Shelf) -> None:
+async def test_head_has_the_headers_of_get(shelf: Shelf) -> None:
     async with reading(shelf) as reader:
         got, head = await reader.get(), await reader.http.head(reader.url)
         refused = await reader.http.head(reader.url, params={"pageSize": "0"})
@@ -308,7 +308,7 @@ async def test_a_web_page_does_not_read_the_catalog(
 
 
 @pytest.mark.proves("web-auth")
-async def test_where_secrets_are_needed_the_catalog_needs_them_too(shelf: Shelf) -> None:
+async def test_the_catalog_needs_the_credentials_that_the_agents_need(shelf: Shelf) -> None:
     one, other = Principal("one", skills=("archive/*",)), Principal("other")
     access = Access(verifiers_of([Credential(one, "token"), Credential(other, "key", Scheme.API_KEY)]))
     async with reading(shelf, access) as reader:
@@ -326,7 +326,7 @@ async def test_where_secrets_are_needed_the_catalog_needs_them_too(shelf: Shelf)
     assert {"Authorization", "X-API-Key"} <= set(by_token.headers["Vary"].split(", "))
 
 
-async def test_what_goes_wrong_with_a_card_is_nobodys_business(
+async def test_the_error_for_a_failed_card_reveals_no_details(
     shelf: Shelf, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(base_url: str) -> AgentCard:

@@ -1,4 +1,4 @@
-"""The extended card: what a caller may use or could, and what the public card does not tell everyone."""
+"""The extended card: the skills that a caller may use or could use, and skills that the public card omits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ids(card: Any) -> list[str]:
 
 @pytest.mark.proves("a2a-13.3-extended", "a2a-5.1-equivalent", "web-skills")
 @pytest.mark.parametrize("kind", EVERY_DRIVER, ids=name_of)
-async def test_each_caller_reads_of_its_own_skills_and_the_public_card_leaves_some_out(
+async def test_each_caller_sees_its_own_skills_and_the_public_card_omits_some(
     kind: Any, tmp_path: Path
 ) -> None:
     async with guarded(tmp_path, ADA, BOB, EVE) as (there, _), httpx2.AsyncClient(timeout=30) as client:
@@ -61,7 +61,7 @@ async def test_each_caller_reads_of_its_own_skills_and_the_public_card_leaves_so
 
 
 @pytest.mark.proves("a2a-13.3-extended", "oauth-scopes")
-async def test_the_extended_card_has_what_another_scope_would_open(tmp_path: Path) -> None:
+async def test_the_extended_card_has_the_skills_of_further_scopes(tmp_path: Path) -> None:
     async with trusting(tmp_path, scopes=SCOPES) as there:
         await there.live.apply(**PRIVATE)
         token = there.issuer.token("api://a", scope="")
@@ -107,7 +107,7 @@ async def test_the_card_that_a_server_gives_as_a_resource_tells_each_caller_of_i
 
 
 @pytest.mark.proves("a2a-3.3.4-extended", "a2a03-7.10-card")
-async def test_where_callers_are_not_told_apart_there_is_no_extended_card(tmp_path: Path) -> None:
+async def test_without_distinct_callers_there_is_no_extended_card(tmp_path: Path) -> None:
     async with guarded(tmp_path) as (there, _):
         card = await there.json(CARD)
         assert not card["capabilities"].get("extendedAgentCard")

@@ -1,4 +1,4 @@
-"""Clients of the first generation, at the address at which all others are: they make the ids of tasks themselves."""
+"""Clients of the first generation, at the address of all clients: they choose the ids of their tasks."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ async def test_tasks_are_read_across_generations_by_their_own_ids() -> None:
 
 
 @pytest.mark.proves("a2a01-6.7-artifact", "a2a01-7.2.2-final")
-async def test_a_stream_goes_on_with_what_is_there_already() -> None:
+async def test_a_stream_begins_with_the_existing_artifacts() -> None:
     async def script(job: Job) -> None:
         if job.turn.task is None:
             await give(job, "one")
@@ -241,7 +241,7 @@ async def test_a_stream_goes_on_with_what_is_there_already() -> None:
         assert last.final
 
 
-async def test_an_id_is_its_principals_alone() -> None:
+async def test_an_id_belongs_to_its_principal_only() -> None:
     async with (
         running(config_for(raw_command(), credentials=CREDENTIALS)) as bridge,
         new_client() as http,

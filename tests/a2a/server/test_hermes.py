@@ -1,4 +1,4 @@
-"""Clients of Hermes, where a face speaks it: tasks as resources, at the address at which all others are."""
+"""Clients of Hermes at an agent that speaks it: tasks as resources, at the address of all clients."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_a_task_is_made_at_once_and_read_by_its_id() -> None:
         assert task["messages"] == await client.messages(begun["id"])
 
 
-async def test_the_same_words_again_are_another_task() -> None:
+async def test_the_same_text_again_makes_another_task() -> None:
     async with served() as (client, _, _):
         one, other = [await settled(client, "go", sessionId="s") for _ in range(2)]
         assert one["id"] != other["id"]
@@ -96,7 +96,7 @@ async def test_the_same_words_again_are_another_task() -> None:
 
 
 @pytest.mark.parametrize("body", [{"message": "go"}, {"parts": [{"type": "text", "text": "go"}]}])
-async def test_a_message_may_be_words_alone_or_stand_there_bare(body: dict[str, Any]) -> None:
+async def test_a_message_may_be_a_text_or_an_unwrapped_message(body: dict[str, Any]) -> None:
     async with served() as (client, _, _):
         task = await client.asked("POST", "/tasks", body, status=202)
         await client.events(task["id"])
@@ -153,7 +153,7 @@ async def test_a_state_without_a_word_is_the_nearest_one_and_noted(
         assert (await HttpJsonDriver(http, url).get(task["id"]))["status"]["state"] == noted
 
 
-async def test_a_stream_says_how_far_the_task_is_and_nothing_of_artifacts() -> None:
+async def test_a_stream_has_the_progress_and_no_artifacts() -> None:
     async def script(job: Job) -> None:
         for done in (1, 3):
             await job.status(TaskState.WORKING, metadata={PROGRESS: {"progress": done, "total": 4}})
@@ -168,7 +168,7 @@ async def test_a_stream_says_how_far_the_task_is_and_nothing_of_artifacts() -> N
         assert len(await client.artifacts(task["id"])) == 1
 
 
-async def test_progress_goes_on_from_what_was_said_last() -> None:
+async def test_progress_continues_from_the_last_reported_value() -> None:
     may_go = anyio.Event()
 
     async def script(job: Job) -> None:
@@ -194,7 +194,7 @@ async def test_progress_goes_on_from_what_was_said_last() -> None:
     ]
 
 
-async def test_a_task_that_is_read_or_watched_later_says_how_far_it_is() -> None:
+async def test_a_task_that_is_read_or_watched_later_has_its_progress() -> None:
     async def script(job: Job) -> None:
         await job.status(TaskState.WORKING, metadata={PROGRESS: {"progress": 1, "total": 4}})
         await anyio.sleep_forever()
@@ -213,7 +213,7 @@ async def test_a_task_that_is_read_or_watched_later_says_how_far_it_is() -> None
 
 
 @pytest.mark.parametrize("kib", [50, 59, 60, 64, 1000])
-async def test_every_event_is_a_line_that_a_reader_of_lines_takes(kib: int) -> None:
+async def test_every_event_fits_into_one_line(kib: int) -> None:
     async def script(job: Job) -> None:
         await say(job, TaskState.COMPLETED, "x" * kib * 1024)
 
@@ -226,7 +226,7 @@ async def test_every_event_is_a_line_that_a_reader_of_lines_takes(kib: int) -> N
         assert texts_in((await client.messages(task["id"]))[-1:]) == ["x" * kib * 1024]
 
 
-async def test_a_client_that_asks_to_be_called_back_is_told_that_nobody_calls() -> None:
+async def test_a_client_that_asks_for_a_callback_is_told_that_there_is_none() -> None:
     async with served() as (client, url, http):
         metadata = {
             "callback_url": "https://hooks.example.com/a",
@@ -282,7 +282,7 @@ async def test_priority_and_deadline_are_metadata_of_the_request() -> None:
     assert asked == [{"priority": 1, "deadline": "soon"}]
 
 
-async def test_an_orchestrator_has_a_task_done_question_and_all() -> None:
+async def test_an_orchestrator_completes_a_task_with_a_question() -> None:
     async with served() as (client, _, _):
         orchestrator = HermesOrchestrator(client, lambda asked: said("go" if texts_in([asked]) else "?"))
         with anyio.fail_after(20):
@@ -310,7 +310,7 @@ async def test_a_header_decides_on_paths_that_two_versions_have() -> None:
         assert refused.status_code == 404
 
 
-async def test_where_a_face_does_not_speak_it_nothing_of_it_is_there() -> None:
+async def test_an_agent_without_hermes_has_none_of_its_paths() -> None:
     async with serving(obeying) as (url, _), new_client() as http:
         for verb, path in (("POST", "/tasks"), ("GET", "/tasks/t"), ("PUT", "/tasks/t/cancel")):
             answer = await http.request(verb, f"{url}{path}", json={"message": said("go")})

@@ -208,7 +208,7 @@ async def test_a_stream_begins_with_the_task_and_ends_with_its_end(driver: Drive
     ids=str,
 )
 @pytest.mark.parametrize("operation", ["SendMessage", "SendStreamingMessage"])
-async def test_a_message_that_is_none_is_refused_by_the_name_of_its_field(
+async def test_an_invalid_message_is_refused_by_the_name_of_its_field(
     driver: Driver, operation: str, change: dict[str, Any], field: str
 ) -> None:
     said = {**message(ECHO)["message"], **change}
@@ -311,7 +311,7 @@ async def test_send_and_stream_give_as_much_history_as_asked_for(
 
 
 @pytest.mark.proves("a2a-3.7-final", "a2a-3.2.4-history")
-async def test_what_a_task_ended_with_stands_in_its_history_however_it_is_asked_for(
+async def test_the_final_message_of_a_task_is_in_its_history_for_every_operation(
     driver: Driver, context: str
 ) -> None:
     failed = await driver.send(call_part("fail"), contextId=context)
@@ -448,7 +448,7 @@ async def test_a_list_is_filtered_by_the_time_of_the_status(driver: Driver, cont
 
 
 @pytest.mark.proves("a2a-3.1.4-list")
-async def test_without_a_context_a_list_shows_all_of_ones_tasks(driver: Driver, context: str) -> None:
+async def test_without_a_context_a_list_shows_all_tasks_of_the_caller(driver: Driver, context: str) -> None:
     mine = (await driver.send(ECHO, contextId=context))["id"]
     others = (await driver.send(ECHO))["id"]
     assert {mine, others} <= set(await driver.listed(pageSize=100))
@@ -772,7 +772,7 @@ async def test_the_same_message_streamed_after_its_end_gives_the_task_and_closes
 
 
 @pytest.mark.proves("a2a-3.3.1-idempotent", "a2a-11.7-input-closes")
-async def test_a_question_that_no_tool_asked_is_asked_anew_for_the_same_message(driver: Driver) -> None:
+async def test_a_question_of_the_bridge_is_asked_again_for_the_same_message(driver: Driver) -> None:
     params, seen = message(ADD_ONE), []
     for _ in range(2):
         async with driver.stream("SendStreamingMessage", **params) as events:

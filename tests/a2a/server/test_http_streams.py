@@ -1,4 +1,4 @@
-"""Streams on the wire: framing, order, readers that go away, and readers that do not read."""
+"""Streams on the wire: framing, order, readers that leave, and readers that stop reading."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def driver(request: pytest.FixtureRequest, bridge: Running) -> AsyncIterat
 
 
 @pytest.mark.proves("sse-heartbeat")
-async def test_a_silent_stream_says_that_it_lives(driver: Driver) -> None:
+async def test_a_silent_stream_has_heartbeats(driver: Driver) -> None:
     async with driver.working(WAIT) as (task_id, events):
         for _ in range(3):
             await events.heartbeat()
@@ -74,7 +74,7 @@ async def test_a_silent_stream_says_that_it_lives(driver: Driver) -> None:
 
 
 @pytest.mark.proves("sse-heartbeat")
-async def test_a_silent_subscription_by_get_says_that_it_lives(driver: Driver) -> None:
+async def test_a_silent_subscription_by_get_has_heartbeats(driver: Driver) -> None:
     url = f"{driver.base_url}/tasks"
     async with driver.working(WAIT) as (task_id, _):
         with anyio.fail_after(PATIENCE_SECONDS):
@@ -93,7 +93,7 @@ async def test_a_silent_subscription_by_get_says_that_it_lives(driver: Driver) -
 
 
 @pytest.mark.proves("sse-escapes")
-async def test_what_some_readers_take_for_line_ends_is_escaped(driver: Driver) -> None:
+async def test_characters_that_some_readers_take_for_line_ends_are_escaped(driver: Driver) -> None:
     params = message(call_part("echo", text=AWKWARD))
     async with driver.stream("SendStreamingMessage", **params) as events:
         seen = await events.rest()
@@ -105,7 +105,7 @@ async def test_what_some_readers_take_for_line_ends_is_escaped(driver: Driver) -
 
 
 @pytest.mark.proves("a2a-3.1.2-stream")
-async def test_a_stream_is_an_event_stream_that_no_proxy_keeps(driver: Driver) -> None:
+async def test_a_stream_is_an_event_stream_that_no_proxy_may_buffer(driver: Driver) -> None:
     async with driver.stream("SendStreamingMessage", **message(call_part("echo", text="a"))) as events:
         await events.rest()
     assert events.headers["content-type"] == "text/event-stream"
@@ -138,9 +138,7 @@ async def test_the_stream_of_an_answer_begins_with_the_task(driver: Driver) -> N
     [(call_part("fail"), "FAILED"), (call_part("refuse", code=-32602), "REJECTED")],
     ids=["failed", "rejected"],
 )
-async def test_a_stream_closes_at_an_end_that_is_no_success(
-    driver: Driver, part: dict[str, Any], end: str
-) -> None:
+async def test_a_stream_closes_at_a_failure(driver: Driver, part: dict[str, Any], end: str) -> None:
     async with driver.stream("SendStreamingMessage", **message(part)) as events:
         seen = await events.rest()
     assert shape_of(seen) == ["task SUBMITTED", "statusUpdate WORKING", f"statusUpdate {end}"]
@@ -225,7 +223,7 @@ async def test_a_client_that_goes_away_affects_neither_the_task_nor_other_reader
 
 @pytest.mark.proves("sse-gone")
 @pytest.mark.parametrize("kind", DRIVERS, ids=lambda kind: kind.binding)
-async def test_the_place_of_a_client_that_went_away_is_free_again(kind: type[Driver]) -> None:
+async def test_the_slot_of_a_client_that_went_away_is_free_again(kind: type[Driver]) -> None:
     async def work(job: Job) -> None:
         say(job, TaskState.WORKING)
         await anyio.sleep_forever()
@@ -246,7 +244,7 @@ async def test_the_place_of_a_client_that_went_away_is_free_again(kind: type[Dri
 
 @pytest.mark.proves("a2a-3.1.2-stream")
 @pytest.mark.parametrize("kind", DRIVERS, ids=lambda kind: kind.binding)
-async def test_streams_that_are_asked_for_at_once_get_no_more_than_the_places(kind: type[Driver]) -> None:
+async def test_concurrent_requests_for_streams_get_no_more_than_the_limit(kind: type[Driver]) -> None:
     async def work(job: Job) -> None:
         say(job, TaskState.WORKING)
         await anyio.sleep_forever()
@@ -343,7 +341,7 @@ async def test_a_reader_that_never_reads_is_cut_off_and_the_task_completes() -> 
 
 
 @pytest.mark.proves("sse-slow")
-async def test_a_reader_that_stalls_does_not_keep_its_place() -> None:
+async def test_a_reader_that_stalls_does_not_keep_its_slot() -> None:
     flood, params = Flood(), message({"text": "go"})
     async with (
         serving(flood, agent_limits(open=1, heartbeat_seconds=0.01, stall_seconds=0.05)) as (url, _),

@@ -1,4 +1,4 @@
-"""What is the same for every operation: versions, extensions, errors, envelopes, the card, and who is let in."""
+"""Rules of every operation: versions, extensions, errors, envelopes, the card, and access."""
 
 from __future__ import annotations
 
@@ -82,7 +82,9 @@ async def configured(kind: type[Driver], **changes: Any) -> AsyncIterator[Driver
 
 @pytest.mark.proves("a2a-3.6.2-version")
 @pytest.mark.parametrize("version", ["1.9", "0.2.6", "2.0", "1", "one", "1.0.0.0", "1.0-rc1"])
-async def test_a_version_that_is_not_served_is_refused_with_what_is(driver: Driver, version: str) -> None:
+async def test_an_unsupported_version_is_refused_with_the_supported_versions(
+    driver: Driver, version: str
+) -> None:
     speaking = driver.with_headers(A2A_Version=version)
     for operation, params in (
         ("ListTasks", {}),
@@ -120,7 +122,7 @@ async def test_a_1_0_operation_without_its_version_is_told_which_header_to_send(
 
 @pytest.mark.proves("a2a-3.6.1-version-query", "a2a-3.6-patch")
 @pytest.mark.parametrize("version", ["1.0", "1.0.1", "1.0.99"])
-async def test_a_patch_number_is_passed_over(driver: Driver, version: str) -> None:
+async def test_a_patch_number_is_ignored(driver: Driver, version: str) -> None:
     assert "tasks" in await driver.with_headers(A2A_Version=version).call("ListTasks")
 
 
@@ -164,7 +166,7 @@ async def test_a_task_that_one_generation_began_is_answered_and_read_in_another(
 
 
 @pytest.mark.proves("map-merged-card")
-async def test_the_card_stands_where_clients_before_0_3_look_for_it_too(
+async def test_the_card_is_also_at_the_path_of_clients_before_0_3(
     bridge: Running, client: httpx2.AsyncClient
 ) -> None:
     card, older = [await client.get(f"{bridge.base_url}{path}") for path in (CARD, OLDER_CARD)]
@@ -172,7 +174,7 @@ async def test_the_card_stands_where_clients_before_0_3_look_for_it_too(
 
 
 @pytest.mark.proves("map-merged-card")
-async def test_a_card_of_1_0_alone_says_nothing_of_0_3_which_is_answered_all_the_same() -> None:
+async def test_a_card_of_1_0_only_omits_0_3_although_0_3_is_answered() -> None:
     async with configured(OlderJsonRpcDriver, profile=profile_with(card={"legacy_card": False})) as driver:
         shown = (await driver.client.get(f"{driver.base_url}{CARD}")).json()
         assert {one["protocolVersion"] for one in shown["supportedInterfaces"]} == {"1.0"}
@@ -232,7 +234,7 @@ async def test_an_extension_in_two_header_lines_is_found(rpc: JsonRpcDriver) -> 
 
 
 @pytest.mark.proves("a2a-4.6-extensions")
-async def test_every_way_to_read_a_task_hides_what_belongs_to_an_extension(driver: Driver) -> None:
+async def test_every_way_to_read_a_task_hides_metadata_of_inactive_extensions(driver: Driver) -> None:
     """The same task, read with the extension and without it."""
     active = driver.with_headers(A2A_Extensions=EXTENSION)
     params = message(call_part("every-block"), contextId=f"gate-{driver.binding}")
@@ -329,7 +331,7 @@ async def test_an_error_about_a_task_names_it(driver: Driver) -> None:
 
 @pytest.mark.proves("map-overload", "a2a-9.5-errors", "a2a-11.6-errors")
 @pytest.mark.parametrize("kind", DRIVERS, ids=lambda kind: kind.binding)
-async def test_one_call_too_many_is_refused_with_503_and_when_to_try_again(kind: type[Driver]) -> None:
+async def test_a_call_beyond_the_limit_is_refused_with_503_and_retry_after(kind: type[Driver]) -> None:
     profile = profile_with(run={"concurrency": 1, "queue": 1})
     async with configured(kind, profile=profile) as driver, driver.working(WAIT) as (task_id, _):
         waiting = await driver.send(WAIT, configuration={"returnImmediately": True})
@@ -346,7 +348,7 @@ async def test_one_call_too_many_is_refused_with_503_and_when_to_try_again(kind:
 
 @pytest.mark.proves("a2a-9.5-errors", "a2a-11.6-errors")
 @pytest.mark.parametrize("kind", DRIVERS, ids=lambda kind: kind.binding)
-async def test_a_fault_of_the_bridge_says_nothing_of_its_inside(
+async def test_an_internal_error_reveals_no_details(
     kind: type[Driver], caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(_: str, caller: object) -> None:
@@ -397,7 +399,7 @@ async def test_a_fault_of_the_bridge_says_nothing_of_its_inside(
         ('{"jsonrpc":"2.0","id":7,"method":"ListTasks","params":"all"}', -32602, 7),
     ],
 )
-async def test_what_is_no_request_is_refused_with_the_id_that_it_had(
+async def test_an_invalid_request_is_refused_with_its_id(
     rpc: JsonRpcDriver, body: str | bytes, code: int, request_id: Any
 ) -> None:
     headers = {**rpc.headers, "Content-Type": "application/json"}
@@ -450,7 +452,7 @@ async def test_json_that_is_nested_too_deeply_is_refused(driver: Driver, levels:
 
 @pytest.mark.proves("web-json")
 @pytest.mark.parametrize("kind", DRIVERS, ids=lambda kind: kind.binding)
-async def test_the_profile_bounds_bodies_parts_and_depth(kind: type[Driver]) -> None:
+async def test_the_profile_limits_bodies_parts_and_depth(kind: type[Driver]) -> None:
     profile = profile_with(
         requests={"body_limit_bytes": 20_000, "parts": 3, "json_depth": 10, "json_values": 500}
     )
@@ -472,7 +474,7 @@ async def test_the_profile_bounds_bodies_parts_and_depth(kind: type[Driver]) -> 
 
 @pytest.mark.proves("web-json")
 @pytest.mark.parametrize("values", [b"{}," * 5_000_000, b"0," * 8_000_000, b'"",' * 5_000_000], ids=len)
-async def test_a_body_of_millions_of_values_is_refused_before_one_is_made(
+async def test_a_body_of_millions_of_values_is_refused_before_it_is_parsed(
     driver: Driver, values: bytes
 ) -> None:
     request = driver.request("SendMessage", message(ECHO, {"data": ["here"]}))
@@ -497,7 +499,7 @@ async def test_two_headers_that_decide_who_calls_are_refused(driver: Driver) -> 
 
 
 @pytest.mark.proves("web-json")
-async def test_a_name_that_an_error_repeats_is_cut(rpc: JsonRpcDriver) -> None:
+async def test_a_long_name_is_cut_in_an_error(rpc: JsonRpcDriver) -> None:
     name = "\x01" * 1_000_000
     body = {"jsonrpc": "2.0", "id": 1, "method": name, "params": {}}
     response = await rpc.client.post(rpc.base_url, json=body, headers=rpc.headers)
@@ -505,7 +507,7 @@ async def test_a_name_that_an_error_repeats_is_cut(rpc: JsonRpcDriver) -> None:
 
 
 @pytest.mark.proves("web-json")
-async def test_a_string_of_megabytes_passes_whatever_it_holds(driver: Driver) -> None:
+async def test_a_string_of_megabytes_is_accepted_whatever_it_holds(driver: Driver) -> None:
     for said in ("QUJD" * 3_900_000, ',":[{' * 2_500_000):
         task = await driver.send(call_part("echo", text=said))
         assert state_of(task) == "COMPLETED"
@@ -541,7 +543,7 @@ async def test_a_body_without_a_length_is_bounded_as_well(kind: type[Driver]) ->
         (None, False),
     ],
 )
-async def test_only_json_is_taken(driver: Driver, content_type: str | None, taken: bool) -> None:
+async def test_only_json_is_accepted(driver: Driver, content_type: str | None, taken: bool) -> None:
     request = driver.request("SendMessage", message(ECHO))
     del request.headers["content-type"]
     if content_type is not None:
@@ -556,7 +558,7 @@ async def test_only_json_is_taken(driver: Driver, content_type: str | None, take
 
 
 @pytest.mark.proves("a2a-11.1-accept")
-async def test_a_client_that_takes_plain_json_is_answered_with_it_errors_too(
+async def test_a_client_that_accepts_plain_json_gets_plain_json_and_plain_errors(
     bridge: Running, client: httpx2.AsyncClient
 ) -> None:
     driver = HttpJsonDriver(client, bridge.base_url)
@@ -613,7 +615,7 @@ async def test_a_tenant_is_accepted_and_ignored(driver: Driver) -> None:
         ("", False),
     ],
 )
-async def test_a_host_that_is_not_ours_is_refused_everywhere(driver: Driver, host: str, let_in: bool) -> None:
+async def test_an_unknown_host_is_refused_everywhere(driver: Driver, host: str, let_in: bool) -> None:
     named = driver.with_headers(Host=host)
     card = await driver.client.get(f"{driver.base_url}{CARD}", headers=named.headers)
     assert card.status_code == (200 if let_in else 421)
@@ -626,7 +628,7 @@ async def test_a_host_that_is_not_ours_is_refused_everywhere(driver: Driver, hos
 
 
 @pytest.mark.proves("web-host")
-async def test_a_page_of_someone_else_is_refused_everywhere(driver: Driver) -> None:
+async def test_a_foreign_origin_is_refused_everywhere(driver: Driver) -> None:
     for origin in ("https://evil.example.com", "null", "http://127.0.0.1:1", ""):
         page = driver.with_headers(Origin=origin)
         card = await driver.client.get(f"{driver.base_url}{CARD}", headers=page.headers)
@@ -640,7 +642,7 @@ async def test_a_page_of_someone_else_is_refused_everywhere(driver: Driver) -> N
 
 
 @pytest.mark.proves("web-host")
-async def test_a_preflight_gets_no_leave(driver: Driver) -> None:
+async def test_a_preflight_request_is_refused(driver: Driver) -> None:
     headers = {"Origin": "https://evil.example.com", "Access-Control-Request-Method": "POST"}
     for path in ("", "/message:send"):
         response = await driver.client.options(f"{driver.base_url}{path}", headers=headers)
@@ -650,7 +652,7 @@ async def test_a_preflight_gets_no_leave(driver: Driver) -> None:
 
 @pytest.mark.proves("web-host", "card-base")
 @pytest.mark.parametrize("kind", DRIVERS, ids=lambda kind: kind.binding)
-async def test_names_that_were_allowed_and_the_public_one_are_ours(kind: type[Driver]) -> None:
+async def test_configured_hosts_and_the_public_host_are_accepted(kind: type[Driver]) -> None:
     public = "https://tools.example.com/base"
     async with configured(kind, hosts=frozenset({"box.lan"}), public_url=public) as driver:
         for headers in (
@@ -761,7 +763,7 @@ async def test_a_proxy_on_this_machine_says_how_the_card_is_reached(
 
 
 @pytest.mark.proves("card-base")
-async def test_a_public_url_counts_before_all_headers() -> None:
+async def test_the_public_url_wins_over_all_headers() -> None:
     async with configured(JsonRpcDriver, public_url="https://tools.example.com/base") as driver:
         card = await card_of(
             driver.client, driver.base_url, X_Forwarded_Prefix="/x", X_Forwarded_Proto="http"
@@ -771,7 +773,7 @@ async def test_a_public_url_counts_before_all_headers() -> None:
 
 
 @pytest.mark.proves("a2a-8.6-cache")
-async def test_the_card_can_be_kept_and_asked_for_again(bridge: Running, client: httpx2.AsyncClient) -> None:
+async def test_the_card_can_be_cached_and_revalidated(bridge: Running, client: httpx2.AsyncClient) -> None:
     url = f"{bridge.base_url}{CARD}"
     first = await client.get(url)
     assert "max-age=60" in first.headers["Cache-Control"]
@@ -787,7 +789,7 @@ async def test_the_card_can_be_kept_and_asked_for_again(bridge: Running, client:
 
 
 @pytest.mark.proves("a2a-8.6-cache")
-async def test_the_card_has_a_head_and_no_other_verbs(bridge: Running, client: httpx2.AsyncClient) -> None:
+async def test_the_card_accepts_head_and_no_other_verbs(bridge: Running, client: httpx2.AsyncClient) -> None:
     url = f"{bridge.base_url}{CARD}"
     head = await client.head(url)
     assert (head.status_code, head.content) == (200, b"")
@@ -854,7 +856,7 @@ async def test_an_unknown_path_is_not_found(bridge: Running, client: httpx2.Asyn
         ("PUT", "", "POST"),
     ],
 )
-async def test_a_verb_that_a_path_does_not_take_is_refused_with_those_that_it_does(
+async def test_an_unsupported_verb_is_refused_with_the_supported_verbs(
     bridge: Running, client: httpx2.AsyncClient, verb: str, path: str, allowed: str
 ) -> None:
     response = await client.request(verb, f"{bridge.base_url}{path}", headers=VERSION)
@@ -881,9 +883,7 @@ async def test_subscribe_takes_get_and_post(bridge: Running, client: httpx2.Asyn
 
 
 @pytest.mark.proves("a2a-11.3-paths")
-async def test_the_path_counts_before_the_body_and_the_query(
-    bridge: Running, client: httpx2.AsyncClient
-) -> None:
+async def test_the_path_wins_over_the_body_and_the_query(bridge: Running, client: httpx2.AsyncClient) -> None:
     driver = HttpJsonDriver(client, bridge.base_url)
     one, other = await driver.send(ECHO), await driver.send(ECHO)
     url = f"{bridge.base_url}/tasks/{one['id']}"
@@ -895,7 +895,7 @@ async def test_the_path_counts_before_the_body_and_the_query(
 
 @pytest.mark.proves("a2a-11.3-paths", "a2a-5.7-required")
 @pytest.mark.parametrize("body", ["[]", '"text"', "null", "5"])
-async def test_a_body_that_is_no_object_is_refused(
+async def test_a_body_that_is_not_an_object_is_refused(
     bridge: Running, client: httpx2.AsyncClient, body: str
 ) -> None:
     headers = {**VERSION, "Content-Type": "application/json"}

@@ -79,7 +79,7 @@ async def test_the_card_says_which_issuer_gives_tokens_and_which_scope_each_skil
 
 
 @pytest.mark.proves("a2a-4.4.1-card")
-async def test_a_card_without_metadata_of_its_issuer_asks_for_a_token_all_the_same(tmp_path: Path) -> None:
+async def test_a_card_without_metadata_of_its_issuer_still_requires_a_token(tmp_path: Path) -> None:
     async with trusting(tmp_path, metadata={"issuer": "https://other.example"}) as there:
         card = AgentCard.model_validate(await there.live.json(CARD)).to_object()
         assert list(card["securitySchemes"]) == ["corp-token"]
@@ -113,7 +113,7 @@ async def test_a_skill_that_takes_another_scope_is_403_in_every_binding(kind: An
 
 @pytest.mark.proves("a2a-3.3.2-authentication")
 @pytest.mark.parametrize("kind", EVERY_DRIVER, ids=name_of)
-async def test_a_token_that_cannot_be_judged_yet_is_503_in_every_binding(kind: Any, tmp_path: Path) -> None:
+async def test_a_token_that_cannot_be_verified_yet_is_503_in_every_binding(kind: Any, tmp_path: Path) -> None:
     async with (
         trusting(tmp_path, metadata={"issuer": "x"}) as there,
         httpx2.AsyncClient(timeout=30) as client,
@@ -138,7 +138,7 @@ async def test_a_token_that_cannot_be_judged_yet_is_503_in_every_binding(kind: A
         ),
     ],
 )
-def test_an_issuer_that_knows_openid_connect_is_declared_so(
+def test_an_issuer_with_openid_connect_is_declared_as_such(
     url: str, more: dict[str, Any], openid: str | None
 ) -> None:
     assert IssuerMetadata({"issuer": "https://a.example/", **more}, url).openid_url == openid

@@ -11,14 +11,14 @@ import pytest
 
 from tests.a2a.server.test_principals import (
     ECHO,
-    test_a_context_of_someone_else_is_refused_and_stays_theirs,
+    test_a_foreign_context_is_refused_and_keeps_its_owner,
+    test_a_missing_task_and_a_foreign_task_get_byte_equal_answers,
     test_a_page_token_of_someone_else_shows_nothing_of_theirs,
-    test_a_task_of_ones_own_does_not_open_a_context_of_someone_else,
     test_a_task_of_someone_else_is_not_found_in_any_generation,
-    test_a_token_is_needed_before_anything_is_looked_at,
-    test_each_lists_their_own_tasks_only,
-    test_not_found_and_not_yours_are_the_same_answer_to_the_byte,
-    test_ones_own_task_is_reached_by_every_operation,
+    test_a_token_is_required_before_the_request_is_examined,
+    test_an_own_task_does_not_open_a_foreign_context,
+    test_an_own_task_is_reached_by_every_operation,
+    test_each_principal_lists_only_its_own_tasks,
     test_the_same_message_of_two_principals_makes_two_tasks,
 )
 from tests.support.drivers import Driver, new_client
@@ -28,14 +28,14 @@ from tests.support.older_drivers import EVERY_DRIVER, name_of
 from tests.support.running import Running, config_for, listening, raw_command, running
 
 __all__ = [
-    "test_a_context_of_someone_else_is_refused_and_stays_theirs",
+    "test_a_foreign_context_is_refused_and_keeps_its_owner",
+    "test_a_missing_task_and_a_foreign_task_get_byte_equal_answers",
     "test_a_page_token_of_someone_else_shows_nothing_of_theirs",
-    "test_a_task_of_ones_own_does_not_open_a_context_of_someone_else",
     "test_a_task_of_someone_else_is_not_found_in_any_generation",
-    "test_a_token_is_needed_before_anything_is_looked_at",
-    "test_each_lists_their_own_tasks_only",
-    "test_not_found_and_not_yours_are_the_same_answer_to_the_byte",
-    "test_ones_own_task_is_reached_by_every_operation",
+    "test_a_token_is_required_before_the_request_is_examined",
+    "test_an_own_task_does_not_open_a_foreign_context",
+    "test_an_own_task_is_reached_by_every_operation",
+    "test_each_principal_lists_only_its_own_tasks",
     "test_the_same_message_of_two_principals_makes_two_tasks",
 ]
 
@@ -97,7 +97,7 @@ def bob(request: pytest.FixtureRequest, stranger: Driver, trusting: Trusting) ->
 
 
 @pytest.mark.proves("a2a-13.1-scope", "oauth-jwt")
-async def test_the_same_subject_of_another_issuer_is_somebody_else(
+async def test_the_same_subject_of_another_issuer_is_another_principal(
     stranger: Driver, alice: Driver, trusting: Trusting
 ) -> None:
     task = await alice.send(ECHO)

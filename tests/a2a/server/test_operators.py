@@ -117,7 +117,7 @@ async def outcome(driver: Driver, operation: str, params: Json) -> str | None:
 
 @pytest.mark.proves("ops-role", "a2a-13.1-scope")
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell[0]} {cell[1]}")
-async def test_what_a_role_opens_of_the_task_of_another(
+async def test_which_operations_a_role_allows_on_the_task_of_another(
     desk: Desk, cell: tuple[str, str, str | None]
 ) -> None:
     operation, caller, expected = cell
@@ -226,7 +226,7 @@ async def test_with_console_content_an_operator_sees_contents(
 
 
 @pytest.mark.proves("ops-role", "ops-named")
-async def test_an_answer_in_the_place_of_the_owner_goes_on_in_the_owners_name_and_says_whose_it_is(
+async def test_an_answer_for_the_owner_counts_as_the_owners_and_names_the_operator(
     desk: Desk,
 ) -> None:
     """The operator may use no skill itself."""
@@ -242,7 +242,7 @@ async def test_an_answer_in_the_place_of_the_owner_goes_on_in_the_owners_name_an
 
 
 @pytest.mark.proves("ops-named")
-async def test_who_canceled_for_the_owner_is_told(desk: Desk) -> None:
+async def test_a_cancellation_for_the_owner_names_the_operator(desk: Desk) -> None:
     task = await desk.waiting()
     assert state_of(await desk.acting("answerer").cancel(task["id"])) == "CANCELED"
     canceled = await desk.alice.get(task["id"])
@@ -257,7 +257,7 @@ async def test_who_canceled_for_the_owner_is_told(desk: Desk) -> None:
 
 @pytest.mark.proves("ops-named")
 @pytest.mark.parametrize("place", ["message", "part", "request"])
-async def test_nobody_can_say_what_is_for_the_bridge_to_say(desk: Desk, place: str) -> None:
+async def test_no_client_can_set_the_metadata_of_the_bridge(desk: Desk, place: str) -> None:
     for key in (
         ANSWERED_BY,
         CANCELED_BY,
@@ -280,7 +280,7 @@ async def test_nobody_can_say_what_is_for_the_bridge_to_say(desk: Desk, place: s
 
 @pytest.mark.proves("ops-role", "ops-named", "map-elicitation-form")
 @pytest.mark.parametrize("era", [Era.LEGACY, Era.MODERN])
-async def test_a_question_of_the_server_is_answered_in_the_place_of_the_owner(
+async def test_an_operator_answers_a_question_of_the_server_for_the_owner(
     client: httpx2.AsyncClient, era: Era
 ) -> None:
     """While the call is open, and as another round."""
@@ -300,7 +300,7 @@ async def test_a_question_of_the_server_is_answered_in_the_place_of_the_owner(
 
 
 @pytest.mark.proves("ops-role", "map-named-tasks")
-async def test_where_clients_name_tasks_an_operator_makes_tasks_of_its_own(
+async def test_where_clients_name_tasks_an_operator_creates_its_own_tasks(
     bridge: Running, client: httpx2.AsyncClient
 ) -> None:
     """An id is a name there, and a name makes a task of the caller's."""

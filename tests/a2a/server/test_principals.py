@@ -1,4 +1,4 @@
-"""Whose task it is: two principals with tokens of their own, and callers that nobody knows.
+"""Who owns a task: two principals with tokens of their own, and unknown callers.
 
 The two have secrets of the file, or tokens of two issuers, which call both of them by the same subject.
 """
@@ -184,7 +184,7 @@ async def test_without_a_known_token_every_operation_is_refused(
 
 
 @pytest.mark.proves("web-auth", "a2a-13.1-first")
-async def test_a_token_is_needed_before_anything_is_looked_at(stranger: Driver) -> None:
+async def test_a_token_is_required_before_the_request_is_examined(stranger: Driver) -> None:
     """Not the path, not the version, not the body: a stranger learns nothing of them."""
     silent = type(stranger)(stranger.client, stranger.base_url, {"A2A-Version": "9.9"})
     assert (await silent.refused("ListTasks")).reason == "UNAUTHENTICATED"
@@ -204,7 +204,7 @@ async def test_the_card_is_public_and_says_which_scheme(bridge: Running, client:
 
 
 @pytest.mark.proves("a2a-13.1-scope")
-async def test_each_lists_their_own_tasks_only(alice: Driver, bob: Driver) -> None:
+async def test_each_principal_lists_only_its_own_tasks(alice: Driver, bob: Driver) -> None:
     mine, theirs = await alice.send(ECHO), await bob.send(ECHO)
     for driver, own, foreign in ((alice, mine, theirs), (bob, theirs, mine)):
         listed = await driver.listed(pageSize=100)
@@ -228,7 +228,7 @@ async def test_a_page_token_of_someone_else_shows_nothing_of_theirs(alice: Drive
 
 @pytest.mark.proves("a2a-13.1-scope")
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
-async def test_no_cache_gives_to_another_what_one_has_read(
+async def test_no_cache_gives_an_answer_to_another_principal(
     bridge: Running, client: httpx2.AsyncClient, version: str
 ) -> None:
     headers = {"Authorization": f"Bearer {ALICES}", "A2A-Version": version}
@@ -257,7 +257,7 @@ BY_TASK: list[Case] = [
 
 @pytest.mark.proves("a2a-13.1-scope", "a2a-3.4.2-task-id", "a2a-3.3.2-unrevealed", "a2a-3.3.2-not-found")
 @pytest.mark.parametrize("state", ["ended", "waiting", "running"])
-async def test_not_found_and_not_yours_are_the_same_answer_to_the_byte(
+async def test_a_missing_task_and_a_foreign_task_get_byte_equal_answers(
     alice: Driver, bob: Driver, state: str
 ) -> None:
     if state == "running":
@@ -308,7 +308,7 @@ def headers_of(response: httpx2.Response) -> dict[str, str]:
 
 @pytest.mark.proves("a2a-13.1-scope", "a2a-3.4.1-context")
 @pytest.mark.parametrize("operation", ["SendMessage", "SendStreamingMessage"])
-async def test_a_context_of_someone_else_is_refused_and_stays_theirs(
+async def test_a_foreign_context_is_refused_and_keeps_its_owner(
     alice: Driver, bob: Driver, operation: str
 ) -> None:
     task = await alice.send(ECHO)
@@ -321,7 +321,7 @@ async def test_a_context_of_someone_else_is_refused_and_stays_theirs(
 
 
 @pytest.mark.proves("a2a-13.1-scope")
-async def test_a_task_of_ones_own_does_not_open_a_context_of_someone_else(alice: Driver, bob: Driver) -> None:
+async def test_an_own_task_does_not_open_a_foreign_context(alice: Driver, bob: Driver) -> None:
     if isinstance(alice, FirstDriver):
         pytest.skip("a task keeps its session, whatever a later message says")
     foreign, mine = await alice.send(ADD_ONE), await bob.send(ADD_ONE)
@@ -339,7 +339,7 @@ async def test_the_same_message_of_two_principals_makes_two_tasks(alice: Driver,
 
 
 @pytest.mark.proves("a2a-13.1-scope")
-async def test_ones_own_task_is_reached_by_every_operation(alice: Driver) -> None:
+async def test_an_own_task_is_reached_by_every_operation(alice: Driver) -> None:
     task = await alice.send(ADD_ONE)
     async with alice.stream("SubscribeToTask", id=task["id"]) as events:
         assert await events.next() == {"task": task}
@@ -427,7 +427,7 @@ class Named:
 
 @pytest.mark.proves("a2a-13.1-scope")
 @pytest.mark.parametrize("kind", DRIVERS, ids=lambda kind: kind.binding)
-async def test_whom_a_verifier_names_has_tasks_of_their_own(
+async def test_each_principal_of_a_verifier_has_its_own_tasks(
     kind: type[Driver], client: httpx2.AsyncClient
 ) -> None:
     async def work(job: Job) -> None:

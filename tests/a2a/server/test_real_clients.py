@@ -1,4 +1,4 @@
-"""What clients really send, on the raw wire: what held when public reports of the A2A world were tried, and has to."""
+"""Requests that real clients send, on the raw wire: each row is from a public report."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_a_version_is_known_with_its_patch(version: str, bridge: Running) 
 
 
 @pytest.mark.parametrize("headers", [{"A2A-Version": ""}, {"A2A-Version": "0.3"}, {"A2A-Version": "0.3.0"}])
-async def test_no_version_is_that_of_0_3(headers: dict[str, str], bridge: Running) -> None:
+async def test_a_request_without_a_version_is_0_3(headers: dict[str, str], bridge: Running) -> None:
     answer = (await posted(bridge, call(method="tasks/get", id="none"), **headers)).json()
     assert answer["error"]["code"] == -32001
 

@@ -1,4 +1,4 @@
-"""Brief work: answered with a Message when that says it all, and a task like any other when it does not."""
+"""Brief work: answered with a Message if a Message can hold the result, else with a task."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def kept_tasks(engine: Any) -> int:
 
 
 @pytest.mark.proves("map-reply")
-async def test_brief_work_that_completes_is_answered_with_a_message_and_leaves_nothing() -> None:
+async def test_brief_work_that_completes_is_answered_with_a_message_and_stores_nothing() -> None:
     async with engine_of(BriefWork(quick)) as engine:
         reply = await engine.send(asked(), ALICE)
         assert isinstance(reply, Message)
@@ -70,7 +70,7 @@ async def test_the_stream_of_brief_work_is_one_message() -> None:
         assert await kept_tasks(engine) == 0
 
 
-async def test_what_brief_work_says_at_its_end_is_part_of_the_message() -> None:
+async def test_the_final_words_of_brief_work_are_part_of_the_message() -> None:
     async def work(job: Job) -> None:
         give(job, "done")
         await say(job, C, "and more")
@@ -151,7 +151,7 @@ async def followed(job: Job) -> None:
         ),
     ],
 )
-async def test_what_a_message_cannot_say_makes_a_task_with_all_that_happened(
+async def test_a_result_that_a_message_cannot_hold_makes_a_task_with_every_event(
     work: Any, state: TaskState, shape: list[str]
 ) -> None:
     async with engine_of(BriefWork(work)) as engine:
@@ -166,7 +166,7 @@ async def test_what_a_message_cannot_say_makes_a_task_with_all_that_happened(
 
 
 @pytest.mark.proves("map-reply")
-async def test_who_wants_a_task_at_once_gets_one() -> None:
+async def test_a_client_that_asks_for_a_task_at_once_gets_a_task() -> None:
     async with engine_of(BriefWork(quick)) as engine:
         task = await engine.send(asked(configuration={"returnImmediately": True}), ALICE)
         assert isinstance(task, Task)

@@ -238,7 +238,7 @@ async def test_work_that_does_not_end_its_task_ends_as_failed(
 
 @pytest.mark.proves("a2a-3.1.5-cancel")
 @pytest.mark.parametrize("state", [C, F, X, TaskState.REJECTED], ids=lambda state: state.name)
-async def test_nothing_follows_an_end(state: TaskState) -> None:
+async def test_no_event_follows_an_end(state: TaskState) -> None:
     async def work(job: Job) -> None:
         say(job, state)
         for late in (W, C, F, INPUT):
@@ -277,7 +277,7 @@ async def test_while_it_drains_running_tasks_end_and_new_ones_are_refused() -> N
 
 
 @pytest.mark.proves("cli-stop")
-async def test_what_has_not_ended_when_the_drain_is_over_is_failed_and_says_so() -> None:
+async def test_a_task_still_running_after_the_drain_fails_and_says_so() -> None:
     store, clock = MemoryStore(), Clock()
     async with engine_of(never, store, clock) as engine:
         stream = await engine.stream(asked(), ALICE)
@@ -307,7 +307,7 @@ async def test_streams_of_tasks_that_wait_do_not_hold_up_the_end() -> None:
 
 
 @pytest.mark.proves("restart-fails-running", "restart-keeps-waiting")
-async def test_a_new_engine_fails_what_ran_and_keeps_what_waits() -> None:
+async def test_a_new_engine_fails_running_tasks_and_keeps_waiting_tasks() -> None:
     """The new one has what was stored in the middle of the old one's work, as after a kill."""
     store, clock, gate = MemoryStore(), Clock(), Gate()
 
@@ -331,7 +331,7 @@ async def test_a_new_engine_fails_what_ran_and_keeps_what_waits() -> None:
 
 
 @pytest.mark.proves("a2a-3.5.2-order")
-async def test_nothing_stays_in_memory_once_tasks_have_ended_and_readers_left() -> None:
+async def test_ended_tasks_without_readers_leave_memory() -> None:
     async def work(job: Job) -> None:
         say(job, W)
         await say(job, C if job.turn.task else INPUT)
@@ -380,7 +380,7 @@ async def test_a_cancelled_question_leaves_memory_too() -> None:
 
 
 @pytest.mark.proves("sse-slow")
-async def test_a_reader_that_does_not_keep_up_is_cut_off_alone() -> None:
+async def test_only_a_reader_that_is_too_slow_is_cut_off() -> None:
     async def work(job: Job) -> None:
         for number in range(10):
             say(job, W, str(number))
@@ -399,7 +399,7 @@ async def test_a_reader_that_does_not_keep_up_is_cut_off_alone() -> None:
 
 
 @pytest.mark.proves("a2a-3.3.1-idempotent")
-async def test_after_a_while_a_message_id_is_free_again() -> None:
+async def test_a_message_id_can_be_used_again_after_a_while() -> None:
     clock = Clock()
     async with engine_of(finish, clock=clock, repeat_seconds=600) as engine:
         request = asked()
@@ -446,7 +446,7 @@ async def test_a_message_that_was_refused_can_be_sent_again() -> None:
 
 @pytest.mark.proves("a2a-3.4.1-context", "a2a-13.1-scope")
 @pytest.mark.parametrize(("kind", "reason"), [(GatedStore, INVALID_PARAMS), (SlowReadStore, UNAVAILABLE)])
-async def test_of_two_principals_who_claim_a_context_at_once_one_gets_it(
+async def test_one_of_two_principals_that_claim_a_context_at_once_gets_it(
     kind: type[MemoryStore], reason: ErrorKind
 ) -> None:
     store = kind()
@@ -532,7 +532,7 @@ async def test_a_task_whose_first_event_is_not_stored_is_neither_got_nor_cancell
 
 
 @pytest.mark.proves("store-visible", "a2a-3.1.5-cancel", "a2a-3.1.1-terminal")
-async def test_an_end_that_is_not_stored_is_not_even_told_in_an_error() -> None:
+async def test_an_end_that_is_not_stored_is_not_revealed_by_an_error() -> None:
     store, gate, kinds = GatedStore(), Gate(), []
     store.open()
     async with engine_of(gate, store) as engine, anyio.create_task_group() as group:
@@ -556,7 +556,7 @@ async def test_an_end_that_is_not_stored_is_not_even_told_in_an_error() -> None:
 
 
 @pytest.mark.proves("store-visible")
-async def test_a_task_that_ended_in_the_store_behind_the_engines_back_is_given_up() -> None:
+async def test_a_task_that_another_process_ended_in_the_store_is_given_up() -> None:
     store, gate = MemoryStore(), Gate()
     async with engine_of(gate, store) as engine:
         task = await engine.send(asked(configuration={"returnImmediately": True}), ALICE)
@@ -635,7 +635,7 @@ async def test_a_cancellation_answers_once_it_is_stored() -> None:
 
 @pytest.mark.parametrize("late", [False, True], ids=["at once", "late"])
 @pytest.mark.proves("store-visible")
-async def test_while_the_store_fails_nothing_new_is_taken_and_running_tasks_end_failed(late: bool) -> None:
+async def test_while_the_store_fails_messages_are_refused_and_running_tasks_fail(late: bool) -> None:
     store, gate = FailingStore(late=late), Gate()
     async with engine_of(gate, store) as engine, anyio.create_task_group() as group:
         request, kinds = asked(), []
@@ -676,7 +676,7 @@ async def until(true: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("late", [False, True], ids=["at once", "late"])
 @pytest.mark.proves("store-visible", "a2a-3.3.1-idempotent")
-async def test_a_message_that_could_not_be_stored_was_never_taken(late: bool) -> None:
+async def test_a_message_that_could_not_be_stored_was_not_accepted(late: bool) -> None:
     store, ended = FailingStore(late=late), []
 
     async def work(job: Job) -> None:
@@ -705,7 +705,7 @@ async def test_a_message_that_could_not_be_stored_was_never_taken(late: bool) ->
 
 @pytest.mark.parametrize("late", [False, True], ids=["at once", "late"])
 @pytest.mark.proves("store-visible")
-async def test_a_commit_that_work_waits_for_raises_what_the_store_says(late: bool) -> None:
+async def test_a_commit_that_work_waits_for_raises_the_error_of_the_store(late: bool) -> None:
     store, caught = FailingStore(late=late), []
 
     async def work(job: Job) -> None:
@@ -762,7 +762,7 @@ class Listening:
 
 
 @pytest.mark.proves("a2a-3.2.2-blocking", "map-answers")
-async def test_work_that_hears_gets_the_answer_without_being_started_anew() -> None:
+async def test_listening_work_gets_the_answer_without_a_restart() -> None:
     work = Listening()
     work.go.set()
     async with engine_of(work) as engine:
@@ -796,7 +796,7 @@ async def test_an_answer_that_is_refused_leaves_the_task_and_its_streams_unchang
 
 
 @pytest.mark.proves("map-answers")
-async def test_of_two_answers_at_once_the_first_is_heard_and_the_other_held() -> None:
+async def test_the_first_of_two_concurrent_answers_is_delivered_and_the_other_held() -> None:
     work, kinds = Listening(), []
     async with engine_of(work) as engine, anyio.create_task_group() as group:
         task = await engine.send(asked(), ALICE)
@@ -862,7 +862,7 @@ async def test_the_same_message_finds_its_task_as_long_as_that_runs_whatever_was
 
 
 @pytest.mark.proves("a2a-3.3.1-idempotent")
-async def test_of_work_that_is_over_nothing_is_kept_but_how_its_message_stands() -> None:
+async def test_ended_work_leaves_only_the_record_of_its_message() -> None:
     works: list[ReferenceType[RunningWork]] = []
 
     async def work(job: Job) -> None:
@@ -878,7 +878,7 @@ async def test_of_work_that_is_over_nothing_is_kept_but_how_its_message_stands()
 
 
 @pytest.mark.proves("a2a-3.3.1-idempotent")
-async def test_messages_are_forgotten_once_the_same_would_be_new_ones() -> None:
+async def test_messages_are_forgotten_once_a_repeat_would_be_new() -> None:
     clock = Clock()
     async with engine_of(finish, clock=clock, repeat_seconds=600, repeat_answered_seconds=10) as engine:
         for _ in range(50):
@@ -907,7 +907,7 @@ async def test_after_a_restart_the_same_message_finds_its_task_since_nobody_know
 
 @pytest.mark.proves("a2a-3.3.1-idempotent")
 @pytest.mark.parametrize("set_ms", [-7_200_000, 7_200_000])
-async def test_a_wall_clock_that_is_set_makes_no_two_tasks_of_a_message_and_holds_no_id(set_ms: int) -> None:
+async def test_a_changed_wall_clock_neither_doubles_a_message_nor_keeps_its_id(set_ms: int) -> None:
     clock, request = Clock(), asked()
     async with engine_of(finish, clock=clock, repeat_seconds=600) as engine:
         first = await engine.send(request, ALICE)
@@ -921,7 +921,7 @@ async def test_a_wall_clock_that_is_set_makes_no_two_tasks_of_a_message_and_hold
 
 
 @pytest.mark.proves("a2a-3.3.1-idempotent")
-async def test_after_a_restart_a_message_that_came_in_the_future_counts_as_come_now() -> None:
+async def test_after_a_restart_a_message_with_a_future_time_counts_as_new() -> None:
     store, clock, request = MemoryStore(), Clock(), asked()
     async with engine_of(finish, store, clock) as engine:
         first = await engine.send(request, ALICE)
@@ -943,7 +943,7 @@ async def ask(job: Job) -> None:
 
 
 @pytest.mark.proves("a2a-open-tasks")
-async def test_a_principal_has_so_many_tasks_that_have_not_ended_and_takes_none_from_another() -> None:
+async def test_the_open_tasks_of_each_principal_are_limited_separately() -> None:
     store, clock = MemoryStore(), Clock()
     async with engine_of(ask, store, clock, open_tasks=3) as engine:
         tasks = [await engine.send(asked(), ALICE) for _ in range(3)]
@@ -1010,7 +1010,7 @@ class CountingStore(MemoryStore):
 
 
 @pytest.mark.proves("a2a-full-history")
-async def test_what_an_answer_costs_does_not_grow_with_the_answers_before_it() -> None:
+async def test_the_cost_of_an_answer_does_not_grow_with_earlier_answers() -> None:
     store, clock = CountingStore(), Clock()
     brief: dict[str, Any] = {"configuration": {"historyLength": 0}}
     async with engine_of(ask, store, clock) as engine:
@@ -1038,7 +1038,7 @@ async def test_large_answers_to_a_task_that_waits_are_written_once() -> None:
 
 
 @pytest.mark.proves("sse-gone")
-async def test_a_task_that_rests_is_found_again_and_the_oldest_make_room() -> None:
+async def test_a_resting_task_is_found_again_and_the_oldest_are_dropped() -> None:
     store, clock, large = CountingStore(), Clock(), {"text": "x" * (RESTING_BYTES // 4)}
     async with engine_of(ask, store, clock) as engine:
         tasks = [await engine.send(asked(large), ALICE) for _ in range(6)]
@@ -1053,7 +1053,7 @@ async def test_a_task_that_rests_is_found_again_and_the_oldest_make_room() -> No
 
 
 @pytest.mark.proves("a2a-3.1.5-cancel")
-async def test_a_task_that_is_cancelled_while_it_hears_does_not_rest() -> None:
+async def test_a_task_that_is_cancelled_while_it_listens_does_not_rest() -> None:
     work = Listening()
     work.go.set()
     async with engine_of(work) as engine:
@@ -1091,7 +1091,7 @@ async def test_a_message_to_a_task_at_work_is_held_in_its_history_and_answered_w
 
 @pytest.mark.proves("a2a-held")
 @pytest.mark.parametrize("limits", [{"held_messages": 1}, {"held_bytes": 300}])
-async def test_what_is_held_is_bounded(limits: dict[str, int]) -> None:
+async def test_held_messages_are_limited(limits: dict[str, int]) -> None:
     gate = Gate()
     async with engine_of(gate, **limits) as engine:
         task = await engine.send(asked(configuration={"returnImmediately": True}), ALICE)
@@ -1105,7 +1105,7 @@ async def test_what_is_held_is_bounded(limits: dict[str, int]) -> None:
 
 
 @pytest.mark.proves("a2a-3.3.1-idempotent", "map-answers")
-async def test_the_same_answer_is_heard_once() -> None:
+async def test_the_same_answer_is_delivered_once() -> None:
     work = Listening()
     async with engine_of(work) as engine, anyio.create_task_group() as group:
         task = await engine.send(asked(), ALICE)
@@ -1122,7 +1122,7 @@ async def test_the_same_answer_is_heard_once() -> None:
 
 
 @pytest.mark.proves("map-answers")
-async def test_a_message_waits_while_work_that_has_asked_does_not_hear_yet() -> None:
+async def test_a_message_waits_until_work_that_has_asked_listens() -> None:
     """It has asked and is about to end, or to hear."""
     wind_up, asked_once = anyio.Event(), anyio.Event()
 
@@ -1147,7 +1147,7 @@ async def test_a_message_waits_while_work_that_has_asked_does_not_hear_yet() -> 
 
 
 @pytest.mark.proves("a2a-3.1.5-cancel")
-async def test_a_task_that_hears_can_be_cancelled() -> None:
+async def test_a_task_that_listens_can_be_cancelled() -> None:
     async with engine_of(Listening()) as engine:
         task = await engine.send(asked(), ALICE)
         assert (await engine.cancel(task.id, ALICE)).status.state is X
@@ -1155,7 +1155,7 @@ async def test_a_task_that_hears_can_be_cancelled() -> None:
 
 
 @pytest.mark.proves("cli-stop", "restart-goes-on")
-async def test_the_drain_does_not_wait_for_work_that_hears_and_leaves_its_task_waiting() -> None:
+async def test_the_drain_does_not_wait_for_listening_work_and_leaves_its_task_waiting() -> None:
     store, left = LastingStore(), []
 
     async def work(job: Job) -> None:
@@ -1187,7 +1187,7 @@ async def test_the_drain_does_not_wait_for_work_that_hears_and_leaves_its_task_w
 
 @pytest.mark.proves("restart-goes-on")
 @pytest.mark.parametrize("state", [W, INPUT, AUTH], ids=lambda state: state.name)
-async def test_work_that_can_be_resumed_is_and_knows_its_last_message(state: TaskState) -> None:
+async def test_resumable_work_is_resumed_and_knows_its_last_message(state: TaskState) -> None:
     store, clock, began = MemoryStore(), Clock(), anyio.Event()
 
     async def first(job: Job) -> None:
@@ -1217,7 +1217,7 @@ async def test_work_that_can_be_resumed_is_and_knows_its_last_message(state: Tas
 
 
 @pytest.mark.proves("restart-fails-running", "restart-goes-on")
-async def test_work_that_is_resumed_and_breaks_has_failed() -> None:
+async def test_resumed_work_that_breaks_has_failed() -> None:
     store, clock, began = MemoryStore(), Clock(), anyio.Event()
 
     async def first(job: Job) -> None:
@@ -1277,7 +1277,7 @@ async def test_a_task_that_nobody_answers_fails_after_its_time(state: TaskState)
 
 
 @pytest.mark.proves("map-input-timeout")
-async def test_a_wall_clock_that_is_set_ends_no_wait_and_makes_none_longer() -> None:
+async def test_a_changed_wall_clock_neither_ends_nor_extends_a_wait() -> None:
     async def ask(job: Job) -> None:
         await say(job, INPUT, "Which?")
 
@@ -1299,7 +1299,7 @@ async def test_a_wall_clock_that_is_set_ends_no_wait_and_makes_none_longer() -> 
 
 
 @pytest.mark.proves("map-input-timeout")
-async def test_what_an_earlier_process_left_waiting_in_the_future_waits_from_now_on() -> None:
+async def test_a_task_left_waiting_with_a_future_time_waits_from_now_on() -> None:
     async def ask(job: Job) -> None:
         await say(job, INPUT, "Which?")
 
@@ -1315,7 +1315,7 @@ async def test_what_an_earlier_process_left_waiting_in_the_future_waits_from_now
 
 
 @pytest.mark.proves("map-input-timeout")
-async def test_a_task_that_is_worked_on_is_left_to_its_work() -> None:
+async def test_a_task_at_work_does_not_time_out() -> None:
     clock, work, over = Clock(), Listening(), anyio.Event()
     work.go.set()
 
@@ -1357,7 +1357,9 @@ async def test_a_task_that_cannot_be_read_is_left_as_it_is_and_others_still_fail
 
 
 @pytest.mark.proves("map-input-timeout")
-async def test_a_store_that_cannot_be_searched_is_asked_again_later(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_store_that_cannot_be_searched_is_searched_again_later(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class FailsOnce(MemoryStore):
         failed = False
 

@@ -1,4 +1,4 @@
-"""One task in memory that other replicas may work on, too: what is accepted, refused, told and visible."""
+"""One task in memory that other replicas may work on, too: which events are accepted, refused and visible."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ def told(seq: int, event: StreamResponse) -> tuple[ForeignEvent, ...]:
     return (ForeignEvent(seq, event=event.to_json()),)
 
 
-def test_an_event_that_is_told_moves_the_task() -> None:
+def test_an_event_of_another_replica_moves_the_task() -> None:
     lived = Lived()
     lived.live.apply_foreign(told(4, status(W, "theirs")))
     assert (lived.words, lived.live.next_seq, lived.live.is_mine) == ("theirs", 5, False)
 
 
-def test_what_is_told_waits_for_the_answers_to_own_events() -> None:
+def test_events_of_another_replica_wait_until_own_events_are_stored() -> None:
     lived = Lived()
     mine = status(W, "mine")
     lived.live.accept(mine)
@@ -91,7 +91,7 @@ def test_what_is_told_waits_for_the_answers_to_own_events() -> None:
     assert (lived.words, lived.live.next_seq) == ("theirs", 6)
 
 
-def test_an_event_that_was_forestalled_gives_way_to_the_one_in_its_place() -> None:
+def test_an_overtaken_event_gives_way_to_the_stored_event() -> None:
     lived = Lived()
     commit = lived.live.accept(status(W, "mine"))
     second = lived.live.accept(status(C, "mine, too"))
@@ -108,7 +108,7 @@ def test_an_event_that_was_forestalled_gives_way_to_the_one_in_its_place() -> No
             refused.__await__().send(None)
 
 
-async def test_who_waits_for_an_event_that_was_forestalled_is_told() -> None:
+async def test_a_waiter_for_an_overtaken_event_gets_an_error() -> None:
     lived = Lived()
     lived.live.accept(status(W, "mine"))
     waiting = lived.live.reached(4, settled=False)
@@ -132,7 +132,7 @@ async def test_who_waits_for_an_event_that_was_forestalled_is_told() -> None:
     ],
     ids=["gap", "no JSON", "unknown", "no task", "another task"],
 )
-def test_what_cannot_be_followed_ends_the_streams(events: tuple[ForeignEvent, ...]) -> None:
+def test_an_event_that_cannot_be_read_ends_the_streams(events: tuple[ForeignEvent, ...]) -> None:
     lived = Lived()
     with lived.live.watch(10) as watcher:
         lived.live.apply_foreign(events)

@@ -1,4 +1,4 @@
-"""Moments as lines: what is kept of many, what rows of any release tell, and that no id adds one."""
+"""Moments as lines: how many are kept, how rows of each release are read, and that no id adds a moment."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def lines(*times: int) -> list[str]:
     return [line_of(MomentKind.STATE, at, state="working") for at in times]
 
 
-def test_of_too_many_moments_the_first_and_the_last_are_kept_and_the_others_counted() -> None:
+def test_the_first_and_last_of_too_many_moments_are_kept_and_the_others_counted() -> None:
     timeline = RecordedTimeline(4)
     for line in lines(*range(9)):
         timeline.add(line)
@@ -84,7 +84,7 @@ def test_a_status_without_a_message_or_with_one_is_its_state_and_time() -> None:
     ],
     ids=["empty", "no kind", "another kind", "few fields", "no time", "many fields"],
 )
-def test_a_line_that_is_no_moment_of_this_release_is_passed_over(line: str) -> None:
+def test_an_unknown_moment_of_another_release_is_ignored(line: str) -> None:
     good = "resumed" + "\x1f" * 6
     assert MomentLines([line, good], 1).timeline == Timeline((Moment(MomentKind.RESUMED),), 1)
 

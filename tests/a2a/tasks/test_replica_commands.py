@@ -1,4 +1,4 @@
-"""What replicas ask of one another survives the way there and back."""
+"""Commands between replicas and their replies arrive unchanged."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_fields_of_a_later_version_are_ignored_and_its_commands_are_refused() ->
     assert caught.value.kind is UNAVAILABLE
 
 
-def test_an_error_without_more_is_whole_as_well() -> None:
+def test_an_error_without_details_arrives_whole() -> None:
     with pytest.raises(A2AError) as caught:
         reply_from(reply_bytes(refusal(invalid_params(Violation("id", "is none")))))
     assert caught.value.kind is INVALID_PARAMS

@@ -1,4 +1,4 @@
-"""Work that goes on in a session which one of several replicas has: it is done there, whoever is asked."""
+"""Work in a session of one of several replicas: that replica does the work, whichever replica is asked."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ async def test_an_answer_to_a_task_at_rest_goes_to_the_replica_that_has_the_sess
         assert texts(answered) == ["2"]
 
 
-async def test_brief_work_in_a_session_elsewhere_is_a_task() -> None:
+async def test_brief_work_in_a_session_of_another_replica_is_a_task() -> None:
     async with counting() as (_, (one, two), (first, second)):
         one.agent.script, two.agent.script = BriefWork(first.count), BriefWork(second.count)
         reply = await one.engine.send(asked(contextId="a"), ALICE)
@@ -218,7 +218,7 @@ async def test_a_replica_that_was_taken_for_dead_ends_its_sessions() -> None:
         assert not first.on_end
 
 
-async def test_a_message_that_waits_at_a_silent_owner_is_work_once_that_is_gone() -> None:
+async def test_a_message_that_waits_at_a_silent_owner_is_worked_on_once_the_owner_is_gone() -> None:
     async with counting() as (found, (one, two), _):
         assert await said(one, "a") == "1"
         found.shared.pause(one.store)
@@ -234,7 +234,7 @@ async def test_a_message_that_waits_at_a_silent_owner_is_work_once_that_is_gone(
         assert heard == ["1 lost"]
 
 
-async def test_a_message_that_may_have_been_taken_in_by_an_owner_that_is_gone_is_in_doubt() -> None:
+async def test_the_outcome_of_a_message_that_a_dead_owner_may_have_accepted_is_unknown() -> None:
     async with counting() as (found, (one, two), (first, _)):
         assert await said(one, "a", SHARED_NAME) == "1"
         one.store.hold_replies()

@@ -1,4 +1,4 @@
-"""Several engines on one store: which of them a client asks makes no difference, and what happens when one is gone."""
+"""Several engines on one store: a client may ask any of them, also when one is gone."""
 
 from __future__ import annotations
 
@@ -103,9 +103,7 @@ async def test_a_list_is_in_order_though_the_clocks_of_the_replicas_are_hours_ap
             assert [task.id for task in listed.tasks] == tasks[::-1]
 
 
-async def test_a_get_never_lags_behind_what_another_replica_said_and_no_stream_misses_an_event_by_it() -> (
-    None
-):
+async def test_a_get_has_every_event_of_another_replica_and_no_stream_misses_one() -> None:
     work = Steps()
     async with pair(work) as (one, two):
         task = await task_of(one.engine, asked(configuration=AT_ONCE), ALICE)
@@ -160,7 +158,7 @@ async def test_an_answer_to_a_task_at_rest_is_worked_on_where_it_arrives() -> No
 
 
 @pytest.mark.parametrize("delayed", [True, False])
-async def test_of_two_answers_at_once_the_first_is_worked_on_and_the_other_is_held_or_refused(
+async def test_the_first_of_two_concurrent_answers_runs_and_the_other_is_held_or_refused(
     delayed: bool,
 ) -> None:
     gate = anyio.Event()
@@ -315,7 +313,7 @@ async def test_an_operator_answers_and_cancels_from_any_replica() -> None:
         assert [(message.metadata or {}).get(ANSWERED_BY) for message in done.history or ()][-1] == "ops"
 
 
-async def test_who_is_asked_about_a_task_that_the_message_does_not_go_to_does_nothing() -> None:
+async def test_a_replica_asked_about_a_task_that_the_message_is_not_for_does_nothing() -> None:
     async with pair(finish) as (one, two):
         for request in (asked(), asked(contextId="talk")):
             reply = await two.store.ask(
@@ -356,7 +354,7 @@ async def test_a_task_at_rest_is_canceled_from_any_replica() -> None:
             await one.engine.send(asked(taskId=task.id), ALICE)
 
 
-async def test_a_cancellation_that_an_answer_forestalled_cancels_the_work_on_it() -> None:
+async def test_a_cancellation_that_an_answer_overtook_cancels_the_work_on_the_answer() -> None:
     async def work(job: Job) -> None:
         if job.turn.task is None:
             return await say(job, INPUT, "Which?")
@@ -410,7 +408,7 @@ async def test_a_cancellation_succeeds_whose_end_is_stored_while_its_task_is_rea
         assert canceled[0].status.state is X
 
 
-async def test_of_a_cancellation_and_an_answer_at_once_the_first_wins() -> None:
+async def test_the_first_of_a_concurrent_cancellation_and_answer_wins() -> None:
     async with pair(ask_then_finish) as (one, two):
         task = await task_of(one.engine, asked(), ALICE)
         await anyio.wait_all_tasks_blocked()
@@ -440,7 +438,7 @@ async def test_of_a_cancellation_and_an_answer_at_once_the_first_wins() -> None:
 # The same message twice
 
 
-async def test_of_two_equal_messages_at_two_replicas_one_is_worked_on() -> None:
+async def test_one_of_two_equal_messages_at_two_replicas_is_worked_on() -> None:
     work = Steps()
     async with pair(work) as (one, two):
         one.store.hold_writes()
@@ -464,7 +462,7 @@ async def test_of_two_equal_messages_at_two_replicas_one_is_worked_on() -> None:
         assert listed.id == found[0].id
 
 
-async def test_of_two_equal_streams_at_two_replicas_both_show_the_one_task() -> None:
+async def test_two_equal_streams_at_two_replicas_show_the_same_task() -> None:
     work = Steps()
     async with pair(work) as (one, two):
         request = asked()

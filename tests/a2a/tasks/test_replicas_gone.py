@@ -137,7 +137,7 @@ async def test_an_answer_that_comes_while_its_task_is_taken_over_does_not_run_th
         assert runs == ["go", "go"]
 
 
-async def test_who_asked_a_replica_that_dies_asks_again_and_is_answered() -> None:
+async def test_a_request_to_a_replica_that_dies_is_repeated_and_answered() -> None:
     async with fleet(ask_then_finish) as found:
         one, two = await found.start(), await found.start()
         task = await task_of(one.engine, asked(), ALICE)
@@ -155,7 +155,7 @@ async def test_who_asked_a_replica_that_dies_asks_again_and_is_answered() -> Non
         assert (answers[0].status.state, texts(answers[0])) == (C, ["this"])
 
 
-async def test_an_answer_that_the_dead_one_took_in_is_not_taken_in_twice() -> None:
+async def test_an_answer_that_the_dead_replica_accepted_is_not_accepted_twice() -> None:
     """The owner stored the answer and died before it replied."""
     work = Listening()
     async with fleet(work) as found:
@@ -178,7 +178,7 @@ async def test_an_answer_that_the_dead_one_took_in_is_not_taken_in_twice() -> No
         assert said.count("this") == 1
 
 
-async def test_a_cancellation_that_the_dead_one_did_before_it_replied_is_a_success() -> None:
+async def test_a_cancellation_that_the_dead_replica_made_is_a_success() -> None:
     async with fleet(never) as found:
         one, two = await found.start(), await found.start()
         task = await task_of(one.engine, asked(), ALICE, AT_ONCE)
@@ -195,7 +195,7 @@ async def test_a_cancellation_that_the_dead_one_did_before_it_replied_is_a_succe
         assert canceled[0].status.state is X
 
 
-async def test_a_message_without_an_id_is_not_sent_twice_when_the_one_that_was_asked_is_gone() -> None:
+async def test_a_message_without_an_id_is_not_sent_twice_when_the_asked_replica_is_gone() -> None:
     caller = replace(ALICE, names_tasks=True)
     async with fleet(never) as found:
         one, two = await found.start(), await found.start()
@@ -279,7 +279,7 @@ async def test_a_kill_at_each_point_of_a_message_leaves_one_task_and_one_end(sto
 # Taken for dead
 
 
-async def test_a_replica_that_stood_still_adds_nothing_and_its_clients_see_the_end_of_another() -> None:
+async def test_a_stalled_replica_adds_no_event_and_its_clients_see_the_end_of_another() -> None:
     work = Steps()
     async with fleet(work) as found:
         one, two = await found.start(), await found.start()
@@ -423,7 +423,7 @@ async def test_a_late_event_of_fenced_work_is_not_stored_as_a_claim_of_a_task_at
         assert await two.engine.get(task.id, None, ALICE) == task
 
 
-async def test_a_get_at_a_replica_that_stood_still_waits_until_it_knows_better() -> None:
+async def test_a_get_at_a_stalled_replica_waits_until_it_has_caught_up() -> None:
     async with fleet(never) as found:
         one, two = await found.start(), await found.start()
         task = await task_of(one.engine, asked(), ALICE, AT_ONCE)
@@ -447,7 +447,7 @@ async def test_a_get_at_a_replica_that_stood_still_waits_until_it_knows_better()
         assert got == [failed]
 
 
-async def test_a_cancellation_at_a_replica_that_stood_still_is_told_what_became_of_the_task() -> None:
+async def test_a_cancellation_at_a_stalled_replica_gets_the_end_of_the_task() -> None:
     async with fleet(never) as found:
         one, two = await found.start(), await found.start()
         task = await task_of(one.engine, asked(), ALICE, AT_ONCE)
@@ -503,7 +503,7 @@ async def test_ended_tasks_are_evicted_by_the_replica_that_leads() -> None:
 # Stopping
 
 
-async def test_a_stopping_replica_hands_over_at_once_what_another_one_can_resume() -> None:
+async def test_a_stopping_replica_hands_over_resumable_tasks_at_once() -> None:
     runs = 0
 
     async def work(job: Job) -> None:
@@ -539,7 +539,7 @@ async def test_a_stopping_replica_lets_a_task_rest_whose_call_waits_for_its_clie
         assert await two.engine.get(task.id, None, ALICE) == task
 
 
-async def test_what_cannot_be_resumed_ends_with_its_replica_as_it_does_alone() -> None:
+async def test_a_task_that_cannot_be_resumed_ends_with_its_replica() -> None:
     async with fleet(never) as found:
         one, two = await found.start(), await found.start()
         task = await task_of(one.engine, asked(), ALICE, AT_ONCE)
@@ -550,7 +550,7 @@ async def test_what_cannot_be_resumed_ends_with_its_replica_as_it_does_alone() -
         assert "was stopped" in words(await two.engine.get(task.id, None, ALICE))
 
 
-async def test_a_stopping_replica_ends_the_streams_of_what_others_work_on() -> None:
+async def test_a_stopping_replica_ends_the_streams_of_foreign_tasks() -> None:
     async with fleet(never) as found:
         one, two = await found.start(), await found.start()
         task = await task_of(one.engine, asked(), ALICE, AT_ONCE)

@@ -327,7 +327,7 @@ def history_of(*reads: tuple[int, int, View]) -> History:
 WHOLE: Final = View(("m1", "m2"), ("a", "b", "c"), "COMPLETED")
 
 
-def test_what_one_agent_shows_has_no_fault() -> None:
+def test_a_history_of_one_agent_has_no_fault() -> None:
     history = history_of(
         (0, 1, View(("m1",))),
         (2, 9, View(("m1",), ("a",))),

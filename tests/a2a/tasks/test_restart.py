@@ -1,4 +1,4 @@
-"""What is left of tasks when the bridge stops, crashes or is killed, and starts again on the same file."""
+"""Tasks after the bridge stops, crashes or is killed, and starts again on the same file."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_a_task_that_waits_for_arguments_goes_on_after_a_restart(tmp_path:
 
 
 @pytest.mark.proves("restart-keeps-waiting", "map-arguments")
-async def test_what_was_answered_is_kept_over_two_restarts(tmp_path: Path) -> None:
+async def test_answers_are_kept_over_two_restarts(tmp_path: Path) -> None:
     async with bridged(tmp_path / "tasks.db") as driver:
         task = await driver.send(call_part("add"))
     async with bridged(tmp_path / "tasks.db") as driver:
@@ -168,7 +168,7 @@ def started(folder: Path) -> Iterator[tuple[Wrapping, Caller]]:
 
 
 @pytest.mark.proves("store-kill", "restart-fails-running", "restart-keeps-waiting", "mcp-no-leak")
-def test_a_killed_bridge_loses_nothing_that_it_acknowledged_and_leaves_nobody_behind(tmp_path: Path) -> None:
+def test_a_killed_bridge_loses_no_acknowledged_event_and_leaves_no_process(tmp_path: Path) -> None:
     with started(tmp_path) as (bridge, caller):
         ended = [caller.send(ECHO), caller.send(call_part("every-block")), caller.send(call_part("fail"))]
         waiting = caller.send(ADD_ONE)

@@ -134,7 +134,7 @@ def token(text: str) -> str:
         base64.urlsafe_b64encode(b"\xff\xfe").decode(),
     ],
 )
-def test_a_token_that_is_not_ours_is_invalid(made_up: str) -> None:
+def test_a_foreign_page_token_is_invalid(made_up: str) -> None:
     with pytest.raises(A2AError, match="pageToken") as refused:
         query_from(request(pageToken=made_up), ALICE)
     assert refused.value.kind is INVALID_PARAMS

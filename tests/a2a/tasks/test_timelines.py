@@ -42,7 +42,7 @@ async def told(engine: Engine, task_id: str) -> list[tuple[Any, ...]]:
     ]
 
 
-async def test_a_task_tells_what_happened_when_by_whom_and_at_which_peer() -> None:
+async def test_a_timeline_names_each_event_with_time_principal_and_peer() -> None:
     clock = Clock()
 
     async def work(job: Job) -> None:
@@ -130,7 +130,7 @@ async def test_a_timeline_outlives_a_process_that_is_gone_and_tells_of_the_next(
             ]
 
 
-async def test_what_another_replica_did_is_in_the_timeline_everywhere() -> None:
+async def test_events_of_another_replica_are_in_the_timeline_everywhere() -> None:
     async def work(job: Job) -> None:
         job.sent("crm")
         await say(job, INPUT if job.turn.task is None else C)
@@ -172,7 +172,7 @@ async def bridge() -> AsyncIterator[Running]:
 
 
 @pytest.mark.parametrize("kind", EVERY_DRIVER, ids=name_of)
-async def test_each_version_tells_timelines_to_clients_that_activate_the_extension(
+async def test_clients_of_each_version_get_timelines_with_the_extension(
     bridge: Running, kind: type[Driver]
 ) -> None:
     async with new_client() as client:

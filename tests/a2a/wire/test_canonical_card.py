@@ -44,7 +44,7 @@ def test_the_example_of_the_specification_has_its_canonical_form() -> None:
     )
 
 
-def test_the_strict_form_keeps_what_is_required_or_says_something_by_being_there() -> None:
+def test_the_strict_form_keeps_required_fields_and_fields_with_explicit_presence() -> None:
     [first, second] = CARD["skills"]
     assert canonical({**CARD, "iconUrl": "", "provider": None, "url": "x"}, CardForm.STRICT) == {
         **CARD,
@@ -67,7 +67,7 @@ def test_the_strict_form_keeps_what_is_required_or_says_something_by_being_there
     }
 
 
-def test_what_is_required_and_absent_is_as_empty_as_protocol_buffers_have_it() -> None:
+def test_a_required_absent_field_gets_the_empty_value_of_protocol_buffers() -> None:
     bare = {name: one for name, one in CARD.items() if name != "description"}
     assert canonical(bare, CardForm.STRICT) == canonical(CARD, CardForm.STRICT)
     assert "description" not in canonical(bare, CardForm.STRICT, literal=True)
@@ -100,7 +100,7 @@ def test_the_form_of_the_sdks_is_that_of_a2a_sdk_byte_for_byte(changes: dict[str
     assert canonical_bytes(covered(card, CardForm.SDK)) == theirs
 
 
-def test_what_the_form_of_the_sdks_does_not_see_is_named() -> None:
+def test_fields_that_the_form_of_the_sdks_omits_are_named() -> None:
     assert list(outside({**CARD, "url": "x"}, covered(CARD, CardForm.SDK))) == [
         "url",
         "capabilities.extensions[0].params.none",
@@ -112,7 +112,7 @@ def test_what_the_form_of_the_sdks_does_not_see_is_named() -> None:
     assert list(outside(CARD, covered(CARD, CardForm.STRICT))) == []
 
 
-def test_a_card_that_is_nested_too_deeply_or_is_no_unicode_has_no_form() -> None:
+def test_a_card_that_is_nested_too_deeply_or_not_unicode_has_no_form() -> None:
     deep: Any = "x"
     for _ in range(CARD_DEPTH):
         deep = [deep]

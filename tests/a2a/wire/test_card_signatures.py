@@ -75,7 +75,7 @@ def test_a_signed_card_is_verified_in_each_form_and_by_a2a_sdk(
     sdk_verifies(card, algorithm)
 
 
-def test_where_both_forms_are_the_same_a_key_signs_once_for_all_readers() -> None:
+def test_a_key_signs_once_if_both_forms_are_equal() -> None:
     card = signed(FULL, key(), key("EdDSA"))
     assert [header_of(one)["alg"] for one in card["signatures"]] == ["ES256", "EdDSA"]
     assert not any("a2a-card-form" in header_of(one) for one in card["signatures"])
@@ -99,7 +99,7 @@ def by_sdk(card: Json) -> Json:
     return {**copy.deepcopy(card), "signatures": made["signatures"]}
 
 
-def test_a_card_that_a2a_sdk_has_signed_is_verified_in_its_form_and_what_that_misses_is_named() -> None:
+def test_a_card_signed_by_a2a_sdk_is_verified_and_its_unsigned_fields_are_named() -> None:
     card = by_sdk({**CARD, "provider": {"url": "https://x", "organization": "X"}, "url": "https://evil"})
     proof = verified(card, trusted(key()), CardForm.SDK)
     assert (proof.form, proof.key_id) == (CardForm.SDK, key().signing.id)
@@ -110,7 +110,7 @@ def test_a_card_that_a2a_sdk_has_signed_is_verified_in_its_form_and_what_that_mi
         verified(card, trusted(key()), CardForm.STRICT)
 
 
-def test_a_card_without_anything_empty_that_a2a_sdk_has_signed_is_verified_strictly() -> None:
+def test_a_card_without_empty_fields_signed_by_a2a_sdk_is_verified_strictly() -> None:
     assert verified(by_sdk(FULL), trusted(key()), CardForm.STRICT).outside == ()
 
 
@@ -242,7 +242,7 @@ def test_a_forged_card_is_refused_strictly(name: str) -> None:
         verified(card, trusted(key(), key("EdDSA")), CardForm.STRICT)
 
 
-def test_a_card_stripped_to_what_the_sdks_see_does_not_pass_strictly_by_their_signature() -> None:
+def test_a_card_stripped_to_the_form_of_the_sdks_is_not_verified_strictly() -> None:
     card = {**FULL, "securityRequirements": [{"schemes": {"bearer": {"list": []}}}]}
     stripped = without_requirement(signed(card, key()))
     sdk_verifies(stripped, "ES256")
@@ -316,7 +316,7 @@ def protected(header: Any) -> str:
 @example({}, [{"protected": protected({"alg": "ES256", "kid": "", "a2a-card-form": []}), "signature": "A"}])
 @example({}, [{"protected": protected({"alg": [], "kid": []}), "signature": "A"}])
 @example({}, [{"protected": "A", "signature": "A"}])
-def test_whatever_a_stranger_writes_is_refused_and_breaks_nothing(changes: Json, signatures: Any) -> None:
+def test_any_invalid_signature_is_refused_with_an_error(changes: Json, signatures: Any) -> None:
     for form in BOTH:
         with pytest.raises(UnverifiedError):
             verified({**CARD, **changes, "signatures": signatures}, trusted(key()), form)

@@ -147,9 +147,7 @@ async def test_a_method_under_another_name_is_served_and_called_in_its_version_a
 
 @pytest.mark.parametrize("version", ["1.0", "9.1", "9.2"])
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
-async def test_a_stream_is_the_same_inside_whatever_its_events_are_on_the_wire(
-    version: str, binding: str
-) -> None:
+async def test_a_stream_is_the_same_inside_the_bridge_for_each_dialect(version: str, binding: str) -> None:
     async with served() as (url, http):
         events = [event async for event in client_of(http, url, version, binding).stream(asked())]
     assert [type(event.payload).__name__ for event in events] == [
@@ -162,7 +160,7 @@ async def test_a_stream_is_the_same_inside_whatever_its_events_are_on_the_wire(
     assert events[-1].status_update.status.state is TaskState.COMPLETED
 
 
-async def test_events_parameters_and_errors_are_the_dialects_on_the_wire() -> None:
+async def test_events_parameters_and_errors_are_in_the_dialect_on_the_wire() -> None:
     async with served() as (url, http):
         body = {
             "jsonrpc": "2.0",

@@ -1,4 +1,4 @@
-"""Metadata that stays away until its extension is active."""
+"""Metadata is hidden until its extension is active."""
 
 from __future__ import annotations
 
@@ -62,6 +62,6 @@ def test_only_active_extensions_show_their_metadata(extensions: frozenset[str], 
 
 
 @pytest.mark.parametrize("extensions", [frozenset[str](), frozenset({"urn:x", "urn:y"})])
-def test_a_text_with_nothing_to_hide_is_not_taken_apart(extensions: frozenset[str]) -> None:
+def test_a_text_with_nothing_to_hide_is_not_parsed(extensions: frozenset[str]) -> None:
     text = to_json({"metadata": {"other": 1}, "text": "urn:x"})
     assert GATE.filtered(text, extensions) is text

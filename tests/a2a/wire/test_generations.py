@@ -1,4 +1,4 @@
-"""Each pair of generations and bindings, played through the core: what one says is what the other hears.
+"""Each pair of generations and bindings, through the core: the other side gets the same values.
 
 A script is told in the words of `model`. The client's dialect writes it, the bridge reads it and writes it to an agent
 of the other generation, and back. Nothing may be lost on any way, whatever the generation has words for.
@@ -222,7 +222,7 @@ def passed(one: Dialect, other: Dialect, given: list[StreamResponse]) -> list[St
 
 @pytest.mark.parametrize(("one", "other"), [*pairs_of([HERMES], SPOKEN), *pairs_of(STREAMING, [HERMES])])
 @pytest.mark.parametrize("state", [state.value for state in TaskState])
-def test_a_stream_of_hermes_says_all_of_a_status_and_nothing_of_artifacts(
+def test_a_stream_of_hermes_has_each_status_and_no_artifacts(
     one: Dialect, other: Dialect, state: str
 ) -> None:
     task = task_in(state)
@@ -340,7 +340,7 @@ _APPENDED: Final = {"artifactId": "a", "index": 0, "append": True, "parts": ["y"
     ],
     ids=str,
 )
-def test_what_is_of_a_wrong_type_takes_nothing_else_with_it(
+def test_a_value_of_a_wrong_type_loses_no_other_value(
     dialect: Dialect, wrong: dict[str, Any], left: list[str]
 ) -> None:
     task = {"id": "t", "contextId": "c", "status": {"state": dialect_state(dialect)}, **wrong}
@@ -367,7 +367,7 @@ def dialect_state(dialect: Dialect) -> Any:
 
 
 @pytest.mark.parametrize("dialect", SPOKEN, ids=lambda one: f"{one.version} {one.bindings[0]}")
-def test_what_stands_beside_a_wrapped_answer_is_not_left_out(dialect: Dialect) -> None:
+def test_fields_beside_a_wrapped_answer_are_kept(dialect: Dialect) -> None:
     task = {"id": "t", "contextId": "c", "status": {"state": dialect_state(dialect)}}
     read = dialect.answer_from(operations.GET_TASK, {"task": task, "strange": [1]})
     assert read.to_object()["strange"] == [1]
@@ -409,7 +409,7 @@ def test_empty_fields_beside_the_one_of_a_clients_part_are_none(
     assert found.kind in read
 
 
-def test_a_page_of_tasks_that_is_no_list_is_refused() -> None:
+def test_a_page_of_tasks_that_is_not_a_list_is_refused() -> None:
     current = VERSIONS.current
     assert current.answer_from(operations.LIST_TASKS, {}).tasks == ()
     with pytest.raises(ValidationError):

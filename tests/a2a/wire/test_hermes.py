@@ -1,4 +1,4 @@
-"""Hermes as foreign agents write it, and what of a task they leave to be read elsewhere."""
+"""Hermes as foreign agents write it, and parts of a task that must be read at other paths."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def heard(event: dict[str, Any]) -> list[dict[str, Any]]:
         ({"type": "progress", "status": "working", "progress": 0.5}, {"state": "TASK_STATE_WORKING"}),
     ],
 )
-def test_the_state_of_an_event_stands_where_it_may(event: dict[str, Any], status: dict[str, Any]) -> None:
+def test_the_state_of_an_event_is_read_at_each_allowed_place(
+    event: dict[str, Any], status: dict[str, Any]
+) -> None:
     update = {
         "taskId": "t-1",
         "contextId": "t-1",
@@ -60,12 +62,12 @@ def test_the_words_of_a_status_are_a_message_of_the_agent() -> None:
 
 
 @pytest.mark.parametrize("event", [{"type": "ping"}, {}, {"type": "artifact", "artifact": {"name": "a"}}])
-def test_an_event_without_a_state_is_passed_over(event: dict[str, Any]) -> None:
+def test_an_event_without_a_state_is_ignored(event: dict[str, Any]) -> None:
     assert heard(event) == []
 
 
 @pytest.mark.parametrize("progress", [0, 0.0, 1, 1.0, True, "0.5", None])
-def test_progress_that_says_nothing_is_no_progress(progress: Any) -> None:
+def test_empty_progress_is_no_progress(progress: Any) -> None:
     [event] = heard({"type": "working", "progress": progress})
     assert "metadata" not in event["statusUpdate"]
 
@@ -81,14 +83,14 @@ def test_progress_that_says_nothing_is_no_progress(progress: Any) -> None:
         ([], set()),
     ],
 )
-def test_what_a_settled_task_leaves_out_is_read_at_its_paths(value: Any, unread: set[str]) -> None:
+def test_fields_that_a_settled_task_omits_are_read_at_their_paths(value: Any, unread: set[str]) -> None:
     found = HERMES.unread(operations.GET_TASK, {"id": "t"}, value)
     assert {name: HERMES.target_of(*asked).path for name, asked in found.items()} == {
         name: f"/tasks/t/{name}" for name in unread
     }
 
 
-def test_an_answer_that_is_no_task_is_read_where_the_task_is() -> None:
+def test_an_answer_without_a_task_causes_a_read_of_the_task() -> None:
     ((name, asked),) = HERMES.unread(operations.SEND_MESSAGE, {"taskId": "t"}, {"accepted": True}).items()
     target = HERMES.target_of(*asked)
     assert (name, target.verb, target.path) == ("task", "GET", "/tasks/t")
@@ -97,7 +99,7 @@ def test_an_answer_that_is_no_task_is_read_where_the_task_is() -> None:
     )
 
 
-def test_lists_may_stand_under_their_names() -> None:
+def test_lists_may_be_wrapped_under_their_names() -> None:
     task = HERMES.answer_from(
         operations.GET_TASK,
         {
@@ -156,7 +158,7 @@ def test_a_message_makes_a_task_or_goes_to_one() -> None:
 
 
 @pytest.mark.parametrize("body", [{"error": "Task not found"}, {"error": {"message": "Task not found"}}])
-def test_an_error_may_be_words_alone(body: dict[str, Any]) -> None:
+def test_an_error_may_be_a_text_only(body: dict[str, Any]) -> None:
     refusal = HERMES.http_refusal(body, 404)
     assert refusal is not None
     assert (refusal.code, refusal.message) == (TASK_NOT_FOUND.jsonrpc_code, "Task not found")
@@ -168,7 +170,7 @@ HERMES_ERROR = {"error": {"code": -32002, "message": "ended", "data": CONFLICT.d
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "0.3 JSONRPC", "0.1 JSONRPC"])
-def test_it_is_spoken_where_the_configuration_says_so_whatever_the_card_says(binding: str) -> None:
+def test_hermes_is_spoken_if_configured_whatever_the_card_says(binding: str) -> None:
     card: AgentCard = found_at("http://127.0.0.1:1/a", binding).card
     ((interface, dialect),) = interfaces_of(card, VERSIONS.chosen("hermes"))
     assert (interface.url, interface.protocol_binding, dialect) == (

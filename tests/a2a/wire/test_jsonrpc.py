@@ -51,9 +51,7 @@ def test_a_request_is_its_id_method_and_params(payload: Any, call: JsonRpcCall) 
         ({"jsonrpc": "2.0", "method": "GetTask"}, None),
     ],
 )
-def test_anything_else_is_refused_and_answered_under_its_id_if_it_has_one(
-    payload: Any, answered: Any
-) -> None:
+def test_any_other_body_is_refused_under_its_id_if_it_has_an_id(payload: Any, answered: Any) -> None:
     with pytest.raises(A2AError) as refused:
         call_from(payload)
     assert refused.value.kind is INVALID_REQUEST

@@ -50,7 +50,7 @@ def test_json_becomes_plain_values(text: bytes, value: Any) -> None:
         (nested(100_000), PARSE_ERROR),
     ],
 )
-def test_what_is_no_json_or_too_deep_is_refused(text: bytes, kind: ErrorKind) -> None:
+def test_invalid_json_and_too_deep_json_are_refused(text: bytes, kind: ErrorKind) -> None:
     with pytest.raises(A2AError) as refused:
         parse_json(text)
     assert refused.value.kind is kind

@@ -120,7 +120,7 @@ _OF_0_3: Final = {"protocolVersion": "0.3"}
 
 
 @pytest.mark.proves("a2a03-5.6.3-selected", "map-dialect")
-def test_what_is_preferred_is_called_first_and_each_transport_at_its_url() -> None:
+def test_the_preferred_transport_comes_first_and_each_transport_has_its_url() -> None:
     spoken = interfaces_of(read(preferredTransport="HTTP+JSON", url=BASE))
     assert [(one.url, one.protocol_binding, dialect.version) for one, dialect in spoken] == [
         (BASE, "HTTP+JSON", "0.3"),
@@ -188,7 +188,7 @@ def test_a_merged_card_is_one_of_1_0_with_all_that_0_3_asks_for() -> None:
 
 
 @pytest.mark.proves("map-merged-card")
-def test_where_it_is_said_a_card_is_of_1_0_alone() -> None:
+def test_a_card_is_of_1_0_only_if_configured() -> None:
     alone = VERSIONS.served(merges_cards=False, hermes=False)
     assert alone.card(AgentCard.model_validate(NEW)).to_object() == NEW
     assert alone.names == VERSIONS.names
@@ -245,7 +245,7 @@ def test_a_requirement_that_cannot_be_read_stops_an_older_card(
     ],
     ids=str,
 )
-def test_what_nobody_needs_does_not_stop_an_older_card(changes: dict[str, Any], note: str) -> None:
+def test_a_faulty_dispensable_field_does_not_stop_an_older_card(changes: dict[str, Any], note: str) -> None:
     card, deviations = card_from(json.dumps({**OLD, **changes}).encode(), "here")
     assert any(one.startswith(note) for one in deviations), deviations
     assert [one.id for one in card.skills] == [one["id"] for one in OLD["skills"]]

@@ -117,7 +117,7 @@ def test_the_path_wins_over_the_query_and_the_body() -> None:
         (operations.LIST_TASKS, [("includeArtifacts", "")], {}),
     ],
 )
-def test_a_body_that_is_no_object_or_a_flag_that_is_none_is_invalid(
+def test_a_body_that_is_not_an_object_and_an_invalid_flag_are_refused(
     operation: AnyOperation, query: list[tuple[str, str]], body: Any
 ) -> None:
     with pytest.raises(A2AError) as refused:
@@ -174,5 +174,5 @@ def test_a_tenant_stands_in_the_path_and_in_a_body() -> None:
         (",;,/;q=, q=1 ;", "application/a2a+json"),
     ],
 )
-def test_an_answer_is_called_as_the_client_would_rather_have_it(accept: str, answered: str) -> None:
+def test_the_media_type_of_an_answer_is_the_one_that_the_client_prefers(accept: str, answered: str) -> None:
     assert media_type_for(accept) == answered

@@ -67,7 +67,7 @@ def test_a_card_tells_the_first_generation_by_its_authentication_or_its_place(
 
 
 @pytest.mark.proves("a2a01-5.1-card")
-def test_the_schemes_of_a_card_are_read_where_their_name_says_all() -> None:
+def test_schemes_of_a_card_are_read_if_their_name_is_sufficient() -> None:
     card = read(authentication={"schemes": ["Bearer", "OAuth2", "Basic"]})
     assert card.security_schemes == {
         "bearer": {"httpAuthSecurityScheme": {"scheme": "bearer"}},
@@ -152,7 +152,7 @@ def test_a_message_of_the_samples_client_is_read() -> None:
         ),
     ],
 )
-def test_a_field_at_fault_is_told_by_its_own_name(changes: dict[str, Any], field: str) -> None:
+def test_a_faulty_field_has_its_name_of_the_first_generation(changes: dict[str, Any], field: str) -> None:
     params = {"id": "t", "message": {"role": "user", "parts": [{"type": "text", "text": "hi"}]}, **changes}
     with pytest.raises(A2AError) as refused:
         FIRST.request_from(operations.SEND_MESSAGE, params)
@@ -286,7 +286,7 @@ def test_a_name_stands_in_the_id_of_its_task(name: str) -> None:
 
 
 @pytest.mark.parametrize("task_id", ["t", "u.as.=", "u.as.\N{SNOWMAN}", "u.as._w"])
-def test_an_id_that_holds_no_name_is_a_name(task_id: str) -> None:
+def test_an_id_without_a_name_in_it_is_a_name(task_id: str) -> None:
     assert name_of(task_id) == task_id
 
 

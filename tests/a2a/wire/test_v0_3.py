@@ -203,7 +203,9 @@ BLOCKING: Final[list[tuple[dict[str, Any], bool, bool]]] = [
 
 
 @pytest.mark.parametrize(("asked", "rpc", "rest"), BLOCKING)
-def test_a_message_blocks_as_each_binding_has_it(asked: dict[str, Any], rpc: bool, rest: bool) -> None:
+def test_a_message_blocks_by_the_default_of_each_binding(
+    asked: dict[str, Any], rpc: bool, rest: bool
+) -> None:
     message = {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "a"}]}
     proto = {"messageId": "m", "role": "ROLE_USER", "content": [{"text": "a"}]}
     for dialect, said, blocks in ((RPC, message, rpc), (REST, proto, rest)):
@@ -226,7 +228,7 @@ def test_a_message_says_its_output_modes_since_0_2_requires_them() -> None:
         assert read.configuration.accepted_output_modes is None
 
 
-def test_a_blocking_that_is_no_boolean_is_refused_by_its_name() -> None:
+def test_a_blocking_that_is_not_a_boolean_is_refused_by_its_name() -> None:
     with pytest.raises(A2AError, match=r"configuration\.blocking: must be true or false") as refused:
         RPC.request_from(operations.SEND_MESSAGE, {"message": {}, "configuration": {"blocking": "yes"}})
     assert refused.value.kind is INVALID_PARAMS
@@ -283,7 +285,7 @@ def test_all_schemes_of_a_webhook_come_back() -> None:
 
 
 @pytest.mark.parametrize("name", ["historyLength", "history_length"])
-def test_the_length_of_a_history_is_heard_by_both_names_over_http(name: str) -> None:
+def test_the_history_length_has_two_names_over_http(name: str) -> None:
     said = REST.routes.params_from(operations.GET_TASK, {"id": "t"}, [(name, "1")], {})
     read = REST.request_from(operations.GET_TASK, said)
     assert isinstance(read, GetTaskRequest)
@@ -291,7 +293,7 @@ def test_the_length_of_a_history_is_heard_by_both_names_over_http(name: str) -> 
 
 
 @pytest.mark.parametrize(("dialect", "name"), [(RPC, "pushNotificationConfig"), (REST, "pushNotification")])
-def test_a_webhook_that_is_none_is_refused_by_its_name(dialect: V0_3, name: str) -> None:
+def test_an_invalid_webhook_is_refused_by_its_name(dialect: V0_3, name: str) -> None:
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "a"}]}
     with pytest.raises(A2AError) as refused:
         dialect.request_from(operations.SEND_MESSAGE, {"message": message, "configuration": {name: "no"}})
@@ -400,7 +402,7 @@ def test_each_operation_but_the_list_has_a_method_and_a_path() -> None:
     assert (REST.methods, list(RPC.routes.routes)) == ({}, [])
 
 
-def test_an_operation_that_0_3_does_not_have_is_said_to_be_none() -> None:
+def test_an_operation_that_0_3_does_not_have_is_an_error() -> None:
     with pytest.raises(PeerError, match=r"the agent speaks A2A 0\.3, which has no ListTasks"):
         RPC.method_of(operations.LIST_TASKS)
     with pytest.raises(PeerError, match=r"the agent speaks A2A 0\.3, which has no ListTasks"):
@@ -462,7 +464,7 @@ def test_an_error_over_json_rpc_is_read_with_any_data() -> None:
     assert (said.code, said.reason) == (TASK_NOT_FOUND.jsonrpc_code, TASK_NOT_FOUND.reason)
 
 
-def test_a_task_of_the_proto_notes_what_its_reader_would_not_take() -> None:
+def test_a_task_in_the_proto_form_notes_values_that_its_reader_refuses() -> None:
     task = Task.model_validate(
         {
             "id": "t",

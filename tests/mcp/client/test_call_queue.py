@@ -1,4 +1,4 @@
-"""Who is given a slot on a tool server next, and how long a question keeps others from it."""
+"""Which call gets the next slot on a tool server, and how long a question blocks other calls."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def calls_on(queue: CallQueue) -> AsyncIterator[Calls]:
 @pytest.mark.parametrize(
     ("slots", "shared", "alone"), [(1, True, 1), (3, True, 3), (4, True, 3), (16, True, 12), (16, False, 16)]
 )
-async def test_one_principal_alone_has_all_but_a_quarter_of_shared_slots(
+async def test_a_principal_alone_has_all_but_a_quarter_of_shared_slots(
     slots: int, shared: bool, alone: int
 ) -> None:
     async with calls_on(queue_of(slots, shared=shared)) as calls:
@@ -107,7 +107,7 @@ async def test_principals_that_wait_are_served_in_turns() -> None:
 
 
 @pytest.mark.proves("mcp-fair")
-async def test_the_newest_call_that_waits_makes_room() -> None:
+async def test_the_newest_waiting_call_makes_room() -> None:
     queue = queue_of(1)
     async with calls_on(queue) as calls:
         await calls.start("ann1", "ann2", "ann3", "bob1")
@@ -119,7 +119,7 @@ async def test_the_newest_call_that_waits_makes_room() -> None:
         assert calls.served == ["ann1", "ann2", "bob1"]
 
 
-async def test_sessions_are_opened_when_all_slots_are_taken_and_only_then() -> None:
+async def test_sessions_are_opened_only_when_all_slots_are_taken() -> None:
     queue = queue_of(2, most_sessions=2)
     async with calls_on(queue) as calls:
         await calls.start("ann1", "bob1")
@@ -145,7 +145,7 @@ async def test_calls_that_run_go_on_when_there_are_fewer_slots_and_no_new_one_st
 
 
 @pytest.mark.proves("map-contended")
-async def test_a_question_that_others_wait_behind_is_told_to_both_and_withdrawn_in_time() -> None:
+async def test_a_question_that_blocks_other_calls_is_reported_to_both_and_withdrawn_in_time() -> None:
     queue = queue_of(1, contended=0.05)
     told: list[float] = []
     withdrawn = anyio.Event()
@@ -179,7 +179,7 @@ async def test_a_question_that_is_answered_is_not_withdrawn() -> None:
         assert len(told) == 1, "it was not taken back"
 
 
-async def test_a_slot_that_is_free_for_another_leaves_a_question_alone() -> None:
+async def test_a_free_slot_for_another_call_keeps_a_question_open() -> None:
     queue = queue_of(4, contended=0.001)
     told: list[float] = []
     async with calls_on(queue) as calls:
@@ -190,7 +190,7 @@ async def test_a_slot_that_is_free_for_another_leaves_a_question_alone() -> None
         assert not told, "a call of another would not have to wait"
 
 
-async def test_the_question_that_has_been_open_for_longest_gives_way() -> None:
+async def test_the_question_that_was_open_longest_gives_way() -> None:
     queue = queue_of(1, most_sessions=2, contended=0.02)
     gave_way: list[str] = []
     async with calls_on(queue) as calls, AsyncExitStack():
@@ -205,7 +205,7 @@ async def test_the_question_that_has_been_open_for_longest_gives_way() -> None:
 
 
 @pytest.mark.proves("map-contended")
-async def test_a_call_is_told_of_a_question_when_it_comes_and_once_it_is_next() -> None:
+async def test_a_waiting_call_learns_of_a_question_on_arrival_and_once_it_is_next() -> None:
     queue = queue_of(2)
     async with calls_on(queue) as calls:
         await calls.start("ann1", "ann2")
@@ -223,7 +223,7 @@ async def test_a_call_is_told_of_a_question_when_it_comes_and_once_it_is_next() 
 
 
 @pytest.mark.parametrize("open_questions", [10, 1_000])
-async def test_what_a_question_costs_does_not_grow_with_how_many_are_open_or_wait(
+async def test_the_cost_of_a_question_does_not_grow_with_open_questions_or_waiting_calls(
     open_questions: int,
 ) -> None:
     queue = queue_of(open_questions + 1, shared=False)

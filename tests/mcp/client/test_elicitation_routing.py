@@ -1,4 +1,4 @@
-"""Whose call a question of a legacy server belongs to."""
+"""To which call a question of a legacy server belongs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Named:
         ([], ["t", "u"], None),
     ],
 )
-async def test_a_question_is_for_the_one_call_that_can_have_asked_it(
+async def test_a_question_goes_to_the_only_call_that_can_have_asked_it(
     plain: list[str], as_tasks: list[str], answers: str | None
 ) -> None:
     told: list[None] = []
@@ -70,7 +70,7 @@ async def test_a_question_is_for_the_one_call_that_can_have_asked_it(
 
 
 @pytest.mark.proves("mcp-serial")
-async def test_a_question_of_several_calls_waits_until_one_of_them_is_left() -> None:
+async def test_a_question_of_several_calls_waits_until_only_one_call_runs() -> None:
     questions = ElicitationRouter("a server", 60, lambda: None)
     first, last = Named("first"), Named("last")
     answers: list[dict[str, Any]] = []

@@ -123,7 +123,7 @@ LATE: Final = {
 
 @pytest.mark.proves("mcp-eras")
 @pytest.mark.parametrize("kind", LATE)
-async def test_a_server_that_answers_late_is_spoken_to_as_its_answers_say(kind: str) -> None:
+async def test_a_server_that_answers_late_is_spoken_to_in_the_era_of_its_answers(kind: str) -> None:
     answers, era = LATE[kind]
     async with answering(answers) as (session, heard):
         spoken = await negotiate(session, Era.AUTO, silent_seconds=0.01)
@@ -135,7 +135,7 @@ async def test_a_server_that_answers_late_is_spoken_to_as_its_answers_say(kind: 
         assert "notifications/cancelled" not in heard
 
 
-async def test_a_late_server_that_refuses_both_is_heard() -> None:
+async def test_the_refusal_of_a_late_server_that_refuses_both_eras_is_reported() -> None:
     async with answering([("initialize", NOT_YOU)]) as (session, _):
         with pytest.raises(MCPError, match="not you"):
             await negotiate(session, Era.AUTO, silent_seconds=0.01)
@@ -151,7 +151,7 @@ NO_RIGHTS: Final = {
 
 
 @pytest.mark.parametrize("status", NO_RIGHTS)
-async def test_a_modern_server_that_misses_rights_is_heard_and_not_what_it_says_of_the_older_handshake(
+async def test_the_missing_rights_at_a_modern_server_are_reported_and_not_its_refusal_of_the_older_handshake(
     status: int,
 ) -> None:
     challenge, words = NO_RIGHTS[status]
@@ -225,7 +225,7 @@ async def started(target: StdioTarget, era: Era = Era.AUTO, **more: Any) -> Asyn
             yield session
 
 
-async def test_a_process_that_ends_at_the_question_for_its_era_is_started_again_with_initialize(
+async def test_a_process_that_ends_at_the_era_probe_is_started_again_with_initialize(
     tmp_path: Path,
 ) -> None:
     noted, file = tmp_path / "starts", tmp_path / "servers.json"
@@ -237,7 +237,7 @@ async def test_a_process_that_ends_at_the_question_for_its_era_is_started_again_
         assert noted.read_text().split() == starts
 
 
-async def test_a_process_that_ends_by_either_handshake_is_down_for_a_reason_that_names_the_era(
+async def test_a_process_that_ends_at_both_handshakes_is_down_with_a_reason_that_names_the_era(
     tmp_path: Path,
 ) -> None:
     ended = "tools ended before it gave an MCP answer"
@@ -273,7 +273,7 @@ for line in sys.stdin:
 """.replace("INFO", repr(INFO))
 
 
-async def test_a_process_that_the_question_for_its_era_silences_is_started_with_initialize() -> None:
+async def test_a_process_that_falls_silent_at_the_era_probe_is_started_with_initialize() -> None:
     settings = server_settings(connect_seconds=0.5, start_seconds=1, longest_pause_seconds=0.1)
     up = anyio.Event()
     sessions: list[Session] = []
@@ -340,7 +340,7 @@ async def test_a_process_that_starts_slowly_counts_as_down_and_is_waited_for(
         assert text_of(await session.call(call_of("pid", {}))) == str(process)
 
 
-async def test_a_process_that_never_comes_up_is_begun_anew_after_start_seconds(tmp_path: Path) -> None:
+async def test_a_process_that_never_comes_up_is_restarted_after_start_seconds(tmp_path: Path) -> None:
     silent = command_of((sys.executable, "-S", "-E", "-c", "import sys; sys.stdin.read()"))
     settings = server_settings(connect_seconds=0.1, start_seconds=0.3, longest_pause_seconds=1000)
     gave_up = anyio.Event()
@@ -415,7 +415,7 @@ TYPESCRIPT: Final = (
 
 
 @pytest.mark.parametrize("text", [NO_BACK_CHANNEL, TYPESCRIPT, f"Elicitation error: {TYPESCRIPT}"])
-async def test_either_sdk_says_in_a_text_that_it_cannot_ask(text: str) -> None:
+async def test_both_sdks_say_in_a_text_that_they_cannot_ask(text: str) -> None:
     assert cannot_ask({"content": [{"type": "text", "text": text}]})
     assert cannot_ask({"content": [{"type": "text", "text": "x" * 500 + text}], "isError": True})
     assert cannot_ask(ServerRefusedError(-32603, text)) is not text.startswith("Elicitation error")
@@ -437,7 +437,7 @@ async def test_a_text_that_is_about_the_error_is_an_answer_like_any_other(text: 
     assert not cannot_ask({"content": two})
 
 
-async def test_calls_that_run_while_the_connection_is_made_anew_come_to_their_end() -> None:
+async def test_running_calls_end_normally_while_the_connection_is_made_anew() -> None:
     async with asker().run() as server, connected(server, Era.AUTO, ServerMemory(None)) as session:
         held: list[Json] = []
 
@@ -453,7 +453,7 @@ async def test_calls_that_run_while_the_connection_is_made_anew_come_to_their_en
         assert [text_of(result) for result in held] == ["held"]
 
 
-async def test_an_era_that_is_set_stays_and_the_failure_names_it(tmp_path: Path) -> None:
+async def test_a_configured_era_stays_and_the_failure_names_it(tmp_path: Path) -> None:
     file = tmp_path / "servers.json"
     async with asker().run() as server, connected(server, Era.MODERN, ServerMemory(file)) as session:
         for _ in range(2):
@@ -463,7 +463,7 @@ async def test_an_era_that_is_set_stays_and_the_failure_names_it(tmp_path: Path)
         assert "initialize" not in server.posted
 
 
-async def test_a_server_that_no_longer_takes_the_older_handshake_is_asked_anew_for_its_era() -> None:
+async def test_a_server_that_no_longer_accepts_the_older_handshake_is_probed_anew() -> None:
     memory = ServerMemory(None)
     async with HttpServer(only="modern").run() as server:
         memory.remember(Fact.MUTE, server.url, "yes")

@@ -1,4 +1,4 @@
-"""What a server listed last is kept: the newest of each server, within bounds, and for its owner alone."""
+"""Stored listings of servers: the newest of each server, within limits, and only for its owner."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Server:
     down: str | None = None
 
 
-async def test_what_is_kept_is_what_the_server_listed_and_said_of_itself(tmp_path: Path) -> None:
+async def test_the_stored_listing_has_the_tools_and_the_greeting_of_the_server(tmp_path: Path) -> None:
     files, left_out = ListingFiles(tmp_path), (UnservableTool("x", "it is no object"),)
     server = Server(ToolListing((ECHO,), left_out))
     ListingKeeper(files, SERVER, "demo").store_if_changed(server)
@@ -66,7 +66,7 @@ async def test_another_login_at_the_same_url_finds_nothing(tmp_path: Path) -> No
     assert await files.recall(ServerIdentity(SERVER.server, b"as another")) is None
 
 
-async def test_a_listing_above_the_bound_is_not_kept_and_that_is_said(
+async def test_a_listing_above_the_limit_is_not_kept_and_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = ListingFiles(tmp_path)
@@ -76,7 +76,7 @@ async def test_a_listing_above_the_bound_is_not_kept_and_that_is_said(
     assert "the listing of demo has more than 2 MiB and is not kept" in caplog.text
 
 
-async def test_a_listing_above_the_bound_takes_the_place_of_one_that_was_kept(tmp_path: Path) -> None:
+async def test_a_listing_above_the_limit_deletes_the_stored_listing(tmp_path: Path) -> None:
     files = ListingFiles(tmp_path)
     keeper = ListingKeeper(files, SERVER, "demo")
     keeper.store_if_changed(Server(ToolListing((ECHO,))))
@@ -87,7 +87,7 @@ async def test_a_listing_above_the_bound_takes_the_place_of_one_that_was_kept(tm
     assert kept_listing(kept, 1000) is None
 
 
-async def test_of_many_servers_those_that_were_seen_last_stay(tmp_path: Path) -> None:
+async def test_the_listings_of_the_most_recent_servers_are_kept(tmp_path: Path) -> None:
     files = ListingFiles(tmp_path)
     for number in range(LISTINGS_MOST):
         one = tmp_path / f"{number:032}-x.json"
@@ -113,5 +113,5 @@ async def test_forgetting_a_server_forgets_what_it_listed_for_any_login(tmp_path
 @pytest.mark.parametrize(
     "kept", [b"", b"{}", b"[]", json.dumps({"greeting": {"nick": "x"}, "tools": [], "left_out": []}).encode()]
 )
-def test_what_another_release_kept_otherwise_is_passed_over(kept: bytes) -> None:
+def test_a_listing_in_the_form_of_another_release_is_ignored(kept: bytes) -> None:
     assert kept_listing(kept, 1000) is None

@@ -1,4 +1,4 @@
-"""What is known of tool servers that were met before: one file, and the bridges that share it."""
+"""The memory of tool servers: one file, and the bridges that share it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bridge.mcp.client.known_servers import Fact, KnownServer, ServerMemory, for
 pytestmark = pytest.mark.proves("mcp-remembered")
 
 
-def test_what_a_person_makes_a_bridge_forget_does_not_come_back_with_its_next_write(tmp_path: Path) -> None:
+def test_facts_that_a_person_removes_do_not_come_back_with_the_next_write(tmp_path: Path) -> None:
     file = tmp_path / "servers.json"
     running = ServerMemory(file)
     running.remember(Fact.SERIAL, "a", "yes")
@@ -26,7 +26,7 @@ def test_what_a_person_makes_a_bridge_forget_does_not_come_back_with_its_next_wr
     assert ServerMemory(file).recall(Fact.SERIAL, "a") is None
 
 
-def test_bridges_that_share_a_file_take_back_nothing_of_each_other(tmp_path: Path) -> None:
+def test_bridges_that_share_a_file_keep_each_others_facts(tmp_path: Path) -> None:
     file = tmp_path / "servers.json"
     ServerMemory(file).remember(Fact.TRANSPORT, "c", "http-sse")
     one, other = ServerMemory(file), ServerMemory(file)
@@ -41,7 +41,7 @@ def test_bridges_that_share_a_file_take_back_nothing_of_each_other(tmp_path: Pat
     assert [path.name for path in tmp_path.iterdir()] == ["servers.json"]
 
 
-def test_the_facts_of_a_server_stand_together_under_an_id_that_tells_nothing(tmp_path: Path) -> None:
+def test_the_facts_of_a_server_are_stored_under_an_opaque_id(tmp_path: Path) -> None:
     file = tmp_path / "servers.json"
     memory = ServerMemory(file)
     for server in ("a --token x", "b"):
@@ -56,14 +56,14 @@ def test_the_facts_of_a_server_stand_together_under_an_id_that_tells_nothing(tmp
 
 
 @pytest.mark.parametrize("content", ["[1]", "{", "\x00"])
-async def test_a_memory_that_is_no_memory_is_started_anew(content: str, tmp_path: Path) -> None:
+async def test_an_invalid_memory_file_starts_empty(content: str, tmp_path: Path) -> None:
     file = tmp_path / "servers.json"
     file.write_text(content)
     ServerMemory(file).remember(Fact.ERA, "a", Era.LEGACY)
     assert ServerMemory(file).recall(Fact.ERA, "a") == Era.LEGACY
 
 
-async def test_a_memory_that_cannot_be_written_costs_nothing_else(
+async def test_a_memory_file_that_cannot_be_written_has_no_other_effect(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")

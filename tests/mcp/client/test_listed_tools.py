@@ -85,7 +85,7 @@ ODD: Final[dict[str, tuple[Sequence[Page | Exception], list[str], str, int]]] = 
 
 
 @pytest.mark.parametrize("kind", ODD)
-async def test_a_cursor_that_leads_nowhere_ends_the_list_and_is_said(kind: str) -> None:
+async def test_an_invalid_cursor_ends_the_list_and_is_reported(kind: str) -> None:
     pages, names, words, asked = ODD[kind]
     server = Pager(*pages)
     listing = await listed(server)
@@ -109,7 +109,7 @@ async def test_an_empty_cursor_is_a_cursor_to_a_modern_server() -> None:
         (ServerRefusedError(-32601, "Method not found"), "it has no tools: it does not support tools/list"),
     ],
 )
-async def test_a_server_without_tools_has_none_and_that_is_said(given: Any, words: str) -> None:
+async def test_a_server_without_tools_is_reported(given: Any, words: str) -> None:
     listing = await listed(Pager(given))
     assert (listing.tools, listing.odd) == ((), words)
 
@@ -119,7 +119,7 @@ async def test_an_empty_list_of_tools_is_not_odd_and_a_page_that_is_null_adds_no
     assert names_of(await listed(Pager(page("a", nextCursor="1"), {"tools": None}))) == ["a"]
 
 
-async def test_a_list_without_end_is_bounded() -> None:
+async def test_an_endless_list_is_limited() -> None:
     class Endless(Pager):
         async def __call__(self, method: str, params: JsonObject) -> JsonObject:
             number = len(self.asked)
@@ -161,12 +161,12 @@ async def test_a_list_is_as_fresh_as_a_modern_server_says(kind: str) -> None:
     assert (await listed(Pager(page("a", **said)))).fresh_seconds is None
 
 
-async def test_a_list_of_several_pages_is_as_fresh_as_the_one_that_is_so_for_the_shortest_time() -> None:
+async def test_a_list_of_several_pages_is_as_fresh_as_its_least_fresh_page() -> None:
     server = Pager(page("a", nextCursor="1", ttlMs=9000), page("b", nextCursor="2", ttlMs=2000), page("c"))
     assert (await listed(server, is_legacy=False)).fresh_seconds == 2
 
 
-async def test_a_list_is_asked_for_when_it_is_no_longer_fresh_and_no_change_would_be_announced() -> None:
+async def test_a_stale_list_is_requested_if_the_server_announces_no_changes() -> None:
     pace = ListingPace(server_settings(relist_seconds=60))
     listing, now = ToolListing(fresh_seconds=100), anyio.current_time()
     assert pace.fresh_until(listing, announces_changes=False) - now == pytest.approx(100, abs=1)
@@ -176,7 +176,7 @@ async def test_a_list_is_asked_for_when_it_is_no_longer_fresh_and_no_change_woul
     assert pace.fresh_until(ToolListing(), announces_changes=False) == float("inf")
 
 
-async def test_a_server_that_announces_what_is_no_news_is_listened_to_less() -> None:
+async def test_announcements_without_a_change_make_listings_rarer() -> None:
     pace = ListingPace(server_settings(relist_seconds=60))
     assert pace.seconds_left == 0
     left = []
@@ -227,7 +227,7 @@ def lister(*options: str, era: Era, on_change: Callable[[], None], **bounds: flo
     return Session("tools", command, era=era, settings=settings, on_change=on_change)
 
 
-async def test_the_list_of_a_modern_server_without_news_is_asked_for_when_it_is_no_longer_fresh() -> None:
+async def test_a_stale_list_of_a_modern_server_without_announcements_is_requested() -> None:
     grown, sessions = anyio.Event(), list[Session]()
 
     def look() -> None:
@@ -241,7 +241,7 @@ async def test_the_list_of_a_modern_server_without_news_is_asked_for_when_it_is_
             await grown.wait()
 
 
-async def test_a_server_that_announces_a_change_after_each_list_is_not_listed_without_end() -> None:
+async def test_a_server_that_announces_a_change_after_each_list_is_not_listed_endlessly() -> None:
     session = lister("announces", era=Era.LEGACY, on_change=lambda: None, relist_seconds=60)
     with anyio.fail_after(20):
         async with session.run():

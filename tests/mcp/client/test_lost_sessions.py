@@ -147,7 +147,7 @@ async def test_a_call_on_a_forgotten_session_is_made_once_on_a_new_one(kind: str
 @pytest.mark.parametrize(
     "words", ["Session not found", "Browser session 7 has been closed", "Invalid session"]
 )
-async def test_a_session_of_a_tools_own_is_no_session_of_the_server(words: str) -> None:
+async def test_a_tools_own_session_is_not_the_session_of_the_server(words: str) -> None:
     server = Forgetful(text(404, ""), tool_error=words)
     async with connected(server) as session:
         for _ in range(2):
@@ -158,7 +158,7 @@ async def test_a_session_of_a_tools_own_is_no_session_of_the_server(words: str) 
     assert server.posted.count("initialize") == 1
 
 
-async def test_a_server_that_forgets_each_session_is_asked_twice_and_no_more() -> None:
+async def test_a_server_that_forgets_each_session_is_called_only_twice() -> None:
     server = Forgetful(text(400, "Invalid session ID"))
     async with connected(server, settings=SETTINGS.having(connect_seconds=2)) as session:
         server.known = "another"
@@ -172,7 +172,7 @@ async def test_a_server_that_forgets_each_session_is_asked_twice_and_no_more() -
         assert server.ran == 0
 
 
-async def test_a_refused_token_is_no_forgotten_session() -> None:
+async def test_a_refused_token_is_not_a_forgotten_session() -> None:
     def refuse(_: Any) -> Response:
         challenge = {"www-authenticate": "Bearer"}
         return PlainTextResponse("Your session has expired, invalid session", 401, challenge)

@@ -1,4 +1,4 @@
-"""Servers that say their answers oddly: each is read, or its call fails at once, alike over all transports."""
+"""Oddly written answers of servers: each is read, or its call fails at once, over all transports alike."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ READ: Final = {
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("kind", READ)
-async def test_an_answer_is_read_however_it_is_written(transport: str, kind: str) -> None:
+async def test_an_oddly_written_answer_is_read(transport: str, kind: str) -> None:
     text, read = READ[kind]
     async with speaking(transport, [text]) as session:
         assert await said(session) == read
@@ -97,7 +97,7 @@ REFUSED: Final = {
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("kind", REFUSED)
-async def test_an_error_is_read_however_it_is_written(transport: str, kind: str) -> None:
+async def test_an_oddly_written_error_is_read(transport: str, kind: str) -> None:
     error, code, words = REFUSED[kind]
     async with speaking(transport, [f'{{"jsonrpc":"2.0","id":ID,"error":{error}}}']) as session:
         with pytest.raises(ServerRefusedError) as refused:
@@ -141,7 +141,7 @@ NAMES_NONE: Final = '{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message"
 
 @pytest.mark.parametrize("transport", STREAMS)
 @pytest.mark.parametrize("kind", BESIDE)
-async def test_what_is_no_message_is_passed_over(
+async def test_an_invalid_message_is_ignored(
     transport: str, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with speaking(transport, [BESIDE[kind], PLAIN]) as session:
@@ -156,7 +156,7 @@ HALF: Final = '{"jsonrpc":"2.0","result":{"content":[{"type":"text","text":"a se
 @pytest.mark.parametrize(
     ("line", "shown"), [(LOGGED, repr(LOGGED)), (HALF, "74 characters of JSON")], ids=["log", "result"]
 )
-async def test_a_line_that_a_server_logs_is_shown_and_one_that_may_be_a_result_is_not(
+async def test_a_log_line_of_a_server_is_shown_and_a_possible_result_is_not(
     line: str, shown: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with speaking("stdio", [line, PLAIN]) as session:
@@ -167,7 +167,7 @@ async def test_a_line_that_a_server_logs_is_shown_and_one_that_may_be_a_result_i
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_what_follows_a_message_is_said_to_be_passed_over(
+async def test_text_after_a_message_is_ignored_with_a_warning(
     transport: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with speaking(transport, [f"{PLAIN} done"]) as session:
@@ -177,7 +177,7 @@ async def test_what_follows_a_message_is_said_to_be_passed_over(
 
 
 @pytest.mark.parametrize("transport", ["stdio", "HTTP+SSE"])
-async def test_an_error_that_names_no_request_fails_none_that_waits(
+async def test_an_error_without_a_request_id_fails_no_waiting_request(
     transport: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It may be about a notification, which some servers answer so."""
@@ -188,9 +188,7 @@ async def test_an_error_that_names_no_request_fails_none_that_waits(
 
 @pytest.mark.parametrize("transport", ["events", "bodies"])
 @pytest.mark.parametrize("said_id", ["null", "12345", '"other"', "true"])
-async def test_what_a_post_is_answered_with_is_the_answer_to_its_request(
-    transport: str, said_id: str
-) -> None:
+async def test_the_response_to_a_post_answers_its_request(transport: str, said_id: str) -> None:
     error = f'{{"jsonrpc":"2.0","id":{said_id},"error":{{"code":-32001,"message":"no"}}}}'
     async with speaking(transport, [error]) as session:
         with pytest.raises(ServerRefusedError, match="no"):
@@ -205,12 +203,12 @@ async def test_a_body_without_an_answer_fails_its_request_at_once() -> None:
 
 
 @pytest.mark.parametrize("kind", ["text/json", "text/plain; charset=utf-8", "application/json-rpc", ""])
-async def test_a_body_that_is_json_is_read_whatever_it_is_called(kind: str) -> None:
+async def test_a_json_body_is_read_with_any_content_type(kind: str) -> None:
     async with speaking("bodies", [PLAIN], content_type=kind) as session:
         assert await said(session) == "fine"
 
 
-async def test_a_page_is_no_answer() -> None:
+async def test_an_html_page_is_not_an_answer() -> None:
     async with listening(OddApp([], in_events=False, content_type="text/html")) as root_url:
         session = Session("tools", url_at(f"{root_url}/mcp"), era=Era.LEGACY, settings=SETTINGS)
         async with session.run():
@@ -219,13 +217,13 @@ async def test_a_page_is_no_answer() -> None:
 
 
 @pytest.mark.parametrize("text", [PLAIN, f"[{PLAIN}]", PLAIN.replace("ID", "12345")])
-async def test_over_the_older_transport_an_answer_may_stand_in_the_response_to_the_post(text: str) -> None:
+async def test_over_http_sse_an_answer_may_be_in_the_response_to_the_post(text: str) -> None:
     async with speaking("HTTP+SSE", [text], in_posts=True) as session:
         assert await said(session, "plain") == "plain"
         assert await said(session) == "fine"
 
 
-async def test_over_the_older_transport_an_error_in_the_response_to_a_post_is_of_its_request() -> None:
+async def test_over_http_sse_an_error_in_the_response_to_a_post_answers_its_request() -> None:
     error = '{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"no"}}'
     async with speaking("HTTP+SSE", [error], in_posts=True) as session:
         with pytest.raises(ServerRefusedError, match="no"):

@@ -1,4 +1,4 @@
-"""A call in rounds: what each round is answered with, and what ends them."""
+"""A call in rounds: how each round is answered, and when the rounds end."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def rounds(
 
 
 @pytest.mark.proves("mcp26-rounds-answered", "mcp26-state-returned", "map-rounds")
-async def test_a_round_is_answered_with_its_own_state_and_the_next_with_none_where_none_came() -> None:
+async def test_each_round_returns_the_state_of_its_result_or_none() -> None:
     question: JsonObject = {"method": "elicitation/create", "params": FORM}
     script = [
         asked(inputRequests={"k": question}, requestState="one"),
@@ -75,13 +75,13 @@ async def test_a_server_that_asks_for_nothing_is_called_again_with_its_state() -
 
 
 @pytest.mark.proves("map-rounds")
-async def test_what_is_no_answer_ends_the_rounds() -> None:
+async def test_an_invalid_answer_ends_the_rounds() -> None:
     question: JsonObject = {"method": "elicitation/create", "params": FORM}
     result, calls, _ = await rounds([asked(inputRequests={"k": question})], "later")
     assert (result, calls) == ("later", [CALL])
 
 
 @pytest.mark.proves("map-rounds")
-async def test_what_cannot_be_asked_is_the_servers_fault() -> None:
+async def test_a_question_that_cannot_be_asked_is_the_servers_fault() -> None:
     with pytest.raises(PeerError):
         await rounds([asked(inputRequests={"k": {"method": "sampling/createMessage", "params": {}}})], {})

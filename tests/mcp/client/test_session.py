@@ -144,7 +144,7 @@ can be sent to it, but its connection has not ended."""
 
 
 @pytest.mark.proves("map-lost")
-async def test_a_call_that_finds_a_child_deaf_is_made_on_a_new_one_before_the_old_one_has_said_all(
+async def test_a_call_to_an_unresponsive_child_moves_to_a_new_child_before_the_old_output_is_read(
     tmp_path: Path,
 ) -> None:
     results: dict[int, Json | str] = {}

@@ -80,7 +80,7 @@ def fed(text: str) -> LastWords:
     ],
     ids=["lowlevel", "fastmcp", "no-probe"],
 )
-async def test_the_page_that_a_python_server_writes_at_the_probe_is_no_line(
+async def test_the_validation_error_of_a_python_server_at_the_probe_is_not_shown(
     text: str, shown: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "bridge.mcp.client.stderr")
@@ -92,17 +92,17 @@ async def test_the_page_that_a_python_server_writes_at_the_probe_is_no_line(
     assert list(last_words.lines) == shown[-5:]
 
 
-async def test_a_page_that_never_ends_is_not_hidden(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_endless_validation_error_is_not_hidden(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "bridge.mcp.client.stderr")
     fed("Failed to validate request: x\n" + "  more\n" * 401)
     assert [record.getMessage() for record in caplog.records][1:] == ["tools:   more"]
 
 
-async def test_a_page_at_which_a_server_dies_is_among_its_last_words() -> None:
+async def test_a_validation_error_at_which_a_server_dies_is_in_its_last_words() -> None:
     assert "Failed to validate request: x" in str(fed("Failed to validate request: x\n  more\n"))
 
 
-async def test_an_error_stands_among_the_last_words_though_the_usage_follows_it() -> None:
+async def test_an_error_before_the_usage_text_is_in_the_last_words() -> None:
     lines = COBRA.splitlines()
     assert str(fed(COBRA)) == f"; its last words: {' | '.join([lines[0], *lines[-5:]])}"
 
@@ -136,7 +136,7 @@ async def test_the_last_words_of_npm_are_its_error_and_not_its_news(prefix: str)
     )
 
 
-async def test_news_of_npm_are_said_where_there_is_nothing_else() -> None:
+async def test_notices_of_npm_are_shown_if_there_is_no_other_text() -> None:
     assert (
         str(fed("npm notice\nnpm warn deprecated x\n"))
         == "; its last words: npm notice | npm warn deprecated x"

@@ -188,7 +188,7 @@ async def test_all_pages_are_read_over_http(era: Era) -> None:
 
 
 @pytest.mark.proves("mcp-pages")
-async def test_of_a_list_that_never_ends_what_was_listed_is_served_with_a_warning(
+async def test_the_listed_tools_of_an_endless_list_are_served_with_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with HttpServer(Tools(endless=True)).run() as server, met(url_at(server.url)) as there:
@@ -199,7 +199,7 @@ async def test_of_a_list_that_never_ends_what_was_listed_is_served_with_a_warnin
 
 
 @pytest.mark.proves("mcp-bad-tool", "mcp-unsound-schema")
-async def test_bad_tools_are_told_with_a_warning_that_names_them(
+async def test_a_warning_names_bad_tools(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with met(raw_command()) as good, met(raw_command("--bad-tools")) as bad:
@@ -233,7 +233,7 @@ async def test_a_tool_that_appears_is_listed_and_can_be_called(place: str) -> No
 
 @pytest.mark.proves("mcp-changed")
 @each_era
-async def test_many_changes_at_once_are_few_listings(era: Era) -> None:
+async def test_many_changes_at_once_cause_few_listings(era: Era) -> None:
     tools = Tools()
     async with HttpServer(tools).run() as server, met(url_at(server.url), era) as there:
         await there.text("grow", tools=50)
@@ -242,7 +242,7 @@ async def test_many_changes_at_once_are_few_listings(era: Era) -> None:
 
 
 @pytest.mark.proves("mcp-changed")
-async def test_a_change_that_cannot_be_listed_is_warned_of_and_the_tools_stay(
+async def test_a_change_that_cannot_be_listed_is_a_warning_and_the_tools_stay(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     tools = Tools()
@@ -315,7 +315,7 @@ async def test_an_era_that_is_remembered_wrongly_is_found_out_anew(tmp_path: Pat
 
 @pytest.mark.proves("mcp-eras")
 @each_era
-async def test_an_era_that_is_set_is_spoken_without_asking(era: Era, tmp_path: Path) -> None:
+async def test_a_configured_era_is_spoken_without_a_probe(era: Era, tmp_path: Path) -> None:
     file = tmp_path / "servers.json"
     async with HttpServer().run() as server:
         async with met(url_at(server.url), era, memory=ServerMemory(file)) as there:
@@ -326,7 +326,9 @@ async def test_an_era_that_is_set_is_spoken_without_asking(era: Era, tmp_path: P
 
 
 @pytest.mark.proves("mcp-remembered")
-async def test_what_a_server_calls_itself_is_remembered_whatever_it_is_called_here(tmp_path: Path) -> None:
+async def test_the_name_that_a_server_gives_is_remembered_whatever_its_configured_name(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "servers.json"
     async with met(raw_command(), Era.LEGACY, memory=ServerMemory(file)) as there:
         assert there.upstream.greeting is not None
@@ -336,7 +338,7 @@ async def test_what_a_server_calls_itself_is_remembered_whatever_it_is_called_he
 
 
 @pytest.mark.proves("mcp-eras")
-async def test_an_era_that_is_set_wrongly_is_a_clear_message() -> None:
+async def test_a_wrongly_configured_era_is_a_clear_message() -> None:
     async with met(raw_command(), Era.MODERN, ready=False) as there:
         with pytest.raises(PeerError, match="tools refused the MCP handshake: Method not found"):
             await there.upstream.ready()
@@ -344,7 +346,7 @@ async def test_an_era_that_is_set_wrongly_is_a_clear_message() -> None:
 
 @pytest.mark.proves("mcp-remembered")
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX modes and links")
-def test_what_is_remembered_is_written_over_no_file_that_lies_in_its_way(tmp_path: Path) -> None:
+def test_the_memory_overwrites_no_other_file_at_its_path(tmp_path: Path) -> None:
     folder, victim = tmp_path / "state", tmp_path / "victim"
     folder.mkdir()
     folder.chmod(0o777)
@@ -382,7 +384,7 @@ async def test_a_refusal_keeps_code_message_and_data(place: str) -> None:
 
 
 @pytest.mark.proves("mcp-raw")
-async def test_what_the_sdk_does_not_know_is_handed_on() -> None:
+async def test_content_that_the_sdk_does_not_know_is_passed_on() -> None:
     async with met(raw_command()) as there:
         assert (await there.call("odd", {}))["content"] == [{"type": "hologram", "rays": [1, 2.5]}]
 
@@ -428,7 +430,7 @@ async def test_over_stdio_a_cancellation_is_a_notification(place: str) -> None:
 
 @pytest.mark.proves("map-cancel", "mcp-cancel-own")
 @each_era
-async def test_over_http_a_cancellation_is_what_its_era_says(era: Era) -> None:
+async def test_over_http_a_cancellation_has_the_form_of_its_era(era: Era) -> None:
     """Legacy: a notification. Modern: the response is closed, and nothing is posted."""
     async with HttpServer().run() as server, met(url_at(server.url), era) as there:
         with anyio.fail_after(10):
@@ -441,7 +443,7 @@ async def test_over_http_a_cancellation_is_what_its_era_says(era: Era) -> None:
 
 
 @pytest.mark.proves("map-overload")
-async def test_one_call_too_many_is_refused_until_a_place_is_given_back() -> None:
+async def test_a_call_beyond_the_limit_is_refused_until_a_slot_is_free() -> None:
     limits = calls(concurrency=2, queue=1)
     upstream = Upstream("tools", raw_command(), settings=server_settings(), **limits)
     for _ in range(3):
@@ -453,7 +455,7 @@ async def test_one_call_too_many_is_refused_until_a_place_is_given_back() -> Non
 
 
 @pytest.mark.proves("mcp-fair")
-async def test_a_full_queue_refuses_first_whoever_has_most_in_it() -> None:
+async def test_a_full_queue_refuses_the_caller_with_the_most_calls_first() -> None:
     limits = calls(concurrency=1, queue=3)
     upstream = Upstream("tools", raw_command(), settings=server_settings(), **limits)
     displaced = anyio.Event()
@@ -542,7 +544,7 @@ async def test_a_result_of_too_many_values_is_a_clear_error(
 
 
 @pytest.mark.proves("map-lost")
-async def test_a_child_that_dies_says_its_last_words_and_the_next_call_works() -> None:
+async def test_the_error_of_a_dead_child_has_its_last_words_and_the_next_call_works() -> None:
     async with met(raw_command()) as there:
         for _ in range(5):
             with pytest.raises(ServerLostError) as lost:
@@ -645,7 +647,7 @@ async def test_a_call_of_a_server_that_has_been_down_for_long_waits_for_one_atte
 
 
 @pytest.mark.proves("map-lost")
-async def test_an_attempt_that_began_before_a_call_says_nothing_to_it(tmp_path: Path) -> None:
+async def test_an_attempt_that_began_before_a_call_does_not_count_for_it(tmp_path: Path) -> None:
     """The server is mended while an attempt is under way that can only fail. The next is made for the call, at once."""
     starts, broken, held, steps = (tmp_path / name for name in ("starts", "broken", "held", "server.py"))
     steps.write_text(
@@ -691,7 +693,7 @@ async def test_an_attempt_that_began_before_a_call_says_nothing_to_it(tmp_path: 
         ((sys.executable, "-c", "print('hello')"), "tools ended before it gave an MCP answer"),
     ],
 )
-async def test_a_command_that_is_no_server_is_a_clear_message(argv: tuple[str, ...], message: str) -> None:
+async def test_a_command_that_is_not_a_server_is_a_clear_message(argv: tuple[str, ...], message: str) -> None:
     async with met(command_of(argv), ready=False) as there:
         with pytest.raises(BridgeError) as failed:
             await there.upstream.ready()
@@ -699,7 +701,7 @@ async def test_a_command_that_is_no_server_is_a_clear_message(argv: tuple[str, .
 
 
 @pytest.mark.proves("map-lost")
-async def test_a_child_that_says_nothing_is_given_up() -> None:
+async def test_a_silent_child_is_given_up() -> None:
     settings = server_settings(connect_seconds=0.3, start_seconds=0.3)
     async with met(
         command_of((sys.executable, "-c", "import sys; sys.stdin.read()")), settings=settings, ready=False
@@ -774,7 +776,7 @@ async def test_a_call_on_a_session_that_is_lost_is_sent_again_on_a_new_one(statu
 
 
 @pytest.mark.proves("mcp-sessions")
-async def test_a_server_without_a_stream_of_its_own_is_no_lost_session() -> None:
+async def test_a_server_without_a_get_stream_is_not_a_lost_session() -> None:
     """A server that knows no GET should answer 405, but a web framework says 404."""
     async with HttpServer(get_status=404).run() as server, met(url_at(server.url)) as there:
         for text in ("one", "two", "three"):
@@ -801,7 +803,7 @@ async def test_a_server_without_a_stream_of_its_own_is_no_lost_session() -> None
     ids=["401", "500", "403", "404", "redirect", "page", "json", "events"],
 )
 @each_era
-async def test_a_url_that_is_no_mcp_server_is_a_clear_message(
+async def test_a_url_without_an_mcp_server_is_a_clear_message(
     era: Era, answer: Response, message: str
 ) -> None:
     async with HttpServer(broken=answer).run() as server, met(url_at(server.url), era, ready=False) as there:
@@ -823,7 +825,7 @@ async def test_a_url_that_is_no_mcp_server_is_a_clear_message(
         "file:///mcp",
     ],
 )
-async def test_a_redirect_to_another_host_is_told_without_what_may_be_secret(era: Era, place: str) -> None:
+async def test_a_redirect_to_another_host_is_reported_without_secrets(era: Era, place: str) -> None:
     answer = Response(status_code=307, headers={"Location": place})
     async with (
         HttpServer(broken=answer).run() as server,
@@ -846,7 +848,7 @@ async def test_an_error_page_fails_the_call_that_met_it_and_no_other(era: Era) -
 
 
 @pytest.mark.proves("a2a-13.4-logs")
-def test_a_url_is_told_without_its_secrets() -> None:
+def test_a_url_is_shown_without_its_secrets() -> None:
     url = url_at("https://user:password@tools.test:8443/mcp?key=secret", {"Authorization": "Bearer secret"})
     assert str(url) == "https://tools.test:8443/mcp"
     assert "Bearer" not in repr(url)
@@ -902,7 +904,7 @@ async def test_callers_share_a_session_as_the_rules_say(per: Any, same: dict[str
 
 @needs_proc
 @pytest.mark.proves("mcp-sessions", "mcp-no-leak")
-async def test_each_principal_has_a_process_of_its_own_which_ends_when_it_was_idle() -> None:
+async def test_each_principal_has_its_own_process_which_ends_when_idle() -> None:
     before = set(children_with(str(RAW_SERVER)))
     async with upstream_with(session="principal", session_idle_seconds=0.1) as upstream:
         (first,) = set(children_with(str(RAW_SERVER))) - before
@@ -941,7 +943,7 @@ async def test_the_session_that_has_been_idle_for_longest_makes_room_for_another
 
 
 @pytest.mark.proves("mcp-sessions")
-async def test_when_all_sessions_are_in_use_another_caller_is_told() -> None:
+async def test_a_caller_is_refused_while_all_sessions_are_in_use() -> None:
     async with upstream_with(session="context", sessions_most=1) as upstream:
         async with upstream.queue("ann", "one"):
             with pytest.raises(BusyError, match=r"all sessions with tools are in use \(1\)"):
@@ -957,7 +959,7 @@ async def test_when_all_sessions_are_in_use_another_caller_is_told() -> None:
 
 
 @pytest.mark.proves("mcp-sessions")
-async def test_a_session_of_its_own_that_dies_is_its_callers_alone() -> None:
+async def test_the_death_of_an_own_session_affects_only_its_caller() -> None:
     async with (
         upstream_with(session="principal") as upstream,
         upstream.queue("ann", "c") as ann,
@@ -1018,7 +1020,7 @@ async def test_a_server_that_is_remembered_as_serial_gets_one_call_at_a_time(tmp
 
 
 @pytest.mark.proves("mcp-serial", "map-overload")
-async def test_a_caller_of_a_serial_server_that_is_full_is_told_that_one_call_runs(tmp_path: Path) -> None:
+async def test_the_refusal_at_a_full_serial_server_says_that_a_call_runs(tmp_path: Path) -> None:
     file = tmp_path / "servers.json"
     ServerMemory(file).remember(Fact.SERIAL, str(raw_command()), "yes")
     limits = calls(concurrency=3, queue=1)
@@ -1074,7 +1076,7 @@ class OldServer:
 
 
 @pytest.mark.proves("mcp-http-sse")
-async def test_a_url_of_the_older_transport_is_found_out_and_remembered(tmp_path: Path) -> None:
+async def test_a_url_of_http_sse_is_detected_and_remembered(tmp_path: Path) -> None:
     file = tmp_path / "servers.json"
     async with OldServer().run() as server:
         async with met(url_at(server.url), Era.AUTO, memory=ServerMemory(file)) as there:
@@ -1108,9 +1110,7 @@ FIRST_POSTS: Final = {
 @pytest.mark.proves("mcp-http-sse")
 @pytest.mark.parametrize("era", [Era.AUTO, Era.LEGACY])
 @pytest.mark.parametrize("first", FIRST_POSTS)
-async def test_a_url_of_the_older_transport_is_found_out_however_it_answers_a_post(
-    first: str, era: Era
-) -> None:
+async def test_a_url_of_http_sse_is_detected_however_it_answers_a_post(first: str, era: Era) -> None:
     async with (
         OldServer(FIRST_POSTS[first]).run() as server,
         met(url_at(server.url), era, memory=ServerMemory(None)) as there,
@@ -1119,7 +1119,7 @@ async def test_a_url_of_the_older_transport_is_found_out_however_it_answers_a_po
 
 
 @pytest.mark.proves("mcp-http-sse")
-async def test_a_server_that_is_said_to_speak_the_older_transport_is_spoken_to_in_no_other() -> None:
+async def test_a_server_configured_for_http_sse_is_spoken_to_in_http_sse_only() -> None:
     async with (
         OldServer().run() as server,
         met(url_at(server.url, transport="sse"), Era.AUTO) as there,
@@ -1136,7 +1136,7 @@ async def test_a_server_that_is_said_to_speak_the_older_transport_is_spoken_to_i
 
 @pytest.mark.proves("mcp-http-sse")
 @each_era
-async def test_a_server_that_speaks_streamable_http_again_is_reached_at_once_and_remembered_so(
+async def test_a_server_that_returns_to_streamable_http_is_reached_at_once_and_remembered(
     era: Era, tmp_path: Path
 ) -> None:
     file = tmp_path / "servers.json"
@@ -1148,7 +1148,7 @@ async def test_a_server_that_speaks_streamable_http_again_is_reached_at_once_and
 
 
 @pytest.mark.proves("mcp-http-sse")
-async def test_a_server_of_the_older_transport_that_is_down_for_a_while_is_not_mistaken(
+async def test_a_server_of_http_sse_that_was_down_is_still_known_as_such(
     tmp_path: Path,
 ) -> None:
     file, port = tmp_path / "servers.json", free_port()
@@ -1173,7 +1173,7 @@ async def test_a_server_of_the_older_transport_that_is_down_for_a_while_is_not_m
 
 
 @pytest.mark.proves("mcp-http-sse")
-async def test_a_url_where_neither_transport_is_spoken_says_both() -> None:
+async def test_the_error_for_a_url_without_either_transport_names_both() -> None:
     async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
         await PlainTextResponse("nothing here", 404)(scope, receive, send)
 
@@ -1227,7 +1227,7 @@ async def test_no_child_is_left_when_it_is_stopped_while_it_starts(caplog: pytes
 
 @needs_proc
 @pytest.mark.proves("mcp-no-leak")
-async def test_what_a_child_started_ends_with_it(tmp_path: Path) -> None:
+async def test_processes_that_a_child_started_end_with_it(tmp_path: Path) -> None:
     """As with `npx` or `uvx`, whose child is the server."""
     note = tmp_path / "grandchild"
     program = (
@@ -1245,7 +1245,7 @@ async def test_what_a_child_started_ends_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("mcp-no-leak")
-async def test_the_stderr_of_a_child_goes_to_the_log_bounded(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_stderr_of_a_child_is_logged_within_limits(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "bridge.mcp.client.stderr")
     program = (
         "import runpy, sys; sys.stderr.write('y' * 3_000_000 + '\\n');"

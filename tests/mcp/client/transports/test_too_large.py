@@ -1,4 +1,4 @@
-"""Which call a message answers that was too large to be kept."""
+"""To which call a message belongs that was too large to be read."""
 
 from __future__ import annotations
 
