@@ -39,7 +39,7 @@ async def waiting_page(bridge: Bridge, visit: Visit) -> JsonObject:
     agent, word, token = (visit.query.get(name, "") for name in ("agent", "state", "page"))
     states = {state.word: state for state in WAITING}
     if word and word not in states:
-        raise RefusedError(400, "Nothing waits in such a state")
+        raise RefusedError(400, "No task waits in this state")
     rows: list[JsonObject] = []
     more: list[JsonValue] = []
     total = 0
@@ -72,10 +72,10 @@ async def answer(bridge: Bridge, visit: Visit, agent: str, task_id: str, body: J
     task = await operations.task(task_id)
     questions = questions_in(task)
     if not questions or questions_mark(questions) != body.get("mark"):
-        raise RefusedError(409, "The task asks something else by now, or nothing: load the page again")
+        raise RefusedError(409, "The question of the task has changed or is answered: load the page again")
     action, given = body.get("action"), body.get("answers")
     if action not in set(ElicitAction):
-        raise RefusedError(400, "An answer accepts, declines or cancels")
+        raise RefusedError(400, "An answer has the action accept, decline or cancel")
     contents = given if isinstance(given, dict) else {}
     if action == ElicitAction.ACCEPT:
         await done_slowly(partial(_require_fitting, questions, contents))

@@ -93,7 +93,7 @@ class ConsoleApp:
             response = refused = _refusal(visit, exc.kind.http_status, str(exc))
             refused.headers.update(exc.headers)
         except ValidationError:
-            response = _refusal(visit, 400, "Nothing can be asked for by such a name")
+            response = _refusal(visit, 400, "This name is not valid")
         except BusyError as exc:
             response = _refusal(visit, 503, str(exc))
         except StoreAwayError as exc:
@@ -113,7 +113,7 @@ class ConsoleApp:
                 visit, await self._posted(visit, await self._gate.body_of(visit, scope, receive))
             )
         if visit.verb not in ("GET", "HEAD"):
-            raise RefusedError(405, "This takes GET and POST", {"Allow": "GET, HEAD, POST"})
+            raise RefusedError(405, "This path takes GET and POST", {"Allow": "GET, HEAD, POST"})
         if visit.path == BACK_PATH and visit.verb == "GET":
             return await self._back(visit, Headers(scope=scope))
         if visit.leads_on:
@@ -266,7 +266,7 @@ class ConsoleApp:
             case ["tasks", agent, task_id]:
                 watched = await operations_on(self._bridge, visit, agent).watched(task_id)
             case _:
-                raise RefusedError(400, "This is no task")
+                raise RefusedError(400, "This is not the path of a task")
         try:  # last, because the limit counts a stream only when it has begun
             return NewsStream(self._tabs.take(visit), self._numbers, watched)
         except RefusedError:
@@ -284,7 +284,7 @@ def _leading_to(visit: Visit, place: str, template: str) -> Response:
 
 def _require_operator(visit: Visit) -> None:
     if not visit.reads_all:
-        raise RefusedError(403, "This page is for operators: `operator` of a principal makes it one")
+        raise RefusedError(403, "This page is for operators: set `operator` of a principal")
 
 
 def _refusal(visit: Visit | None, status: int, words: str) -> Response:

@@ -80,8 +80,8 @@ _QUERY_SAFE: Final = "%&=+/?:@!$'()*,;~"
 """The characters that need no escape in a query."""
 
 _CLOSED: Final = (
-    "This console is open to a browser on this machine alone, at a loopback address and without a proxy: the bridge"
-    " asks for no credentials. Add [principals.NAME] to its file, and sign in"
+    "Without a sign-in, this console is open only to a browser on this machine, at a loopback address and without a"
+    " proxy. The bridge asks for no credentials. Add [principals.NAME] to its file, and sign in"
 )
 
 
@@ -244,11 +244,11 @@ class ConsoleAccess:
         headers = Headers(scope=scope)
         own = "://".join(urlsplit(visit.base_url)[:2])
         if headers.get("origin") != own:
-            raise RefusedError(403, f"This takes requests of its own pages, at {own}")
+            raise RefusedError(403, f"The console takes requests only from its own pages, at {own}")
         if visit.principal is None and self.needs_sign_in and visit.path != SIGN_IN_PATH:
             raise RefusedError(401, "Sign in first: the session is over")
         if not hmac.compare_digest(headers.get(CSRF_HEADER, "").encode(), visit.session.csrf.encode()):
-            raise RefusedError(403, "This page was not shown to this browser, or long ago: load it again")
+            raise RefusedError(403, "This page is too old, or from another browser: load it again")
         require_json(headers, frozenset({"application/json"}))
         body = await request_body(receive, headers, BODY_BYTES)
         try:
@@ -277,7 +277,7 @@ class ConsoleAccess:
             raise RefusedError(403, _CLOSED)
         host = host_name(visit.base_url.partition("://")[2].partition("/")[0])
         if not visit.is_secure and not is_loopback(host):
-            raise RefusedError(403, "Tokens are sent over https alone: serve the bridge with TLS")
+            raise RefusedError(403, "Tokens are sent over https only: serve the bridge with TLS")
 
     async def sign_in(self, visit: Visit, token: str) -> tuple[ConsoleSession, Principal]:
         """Sign a browser in; return its session and principal. Without a token, use the credential of the connection.
@@ -304,7 +304,7 @@ class ConsoleAccess:
         """
         session = replace(new_session(time.time(), token, scheme), has_signed_in=True)
         if len(self.seal.sealed(session)) > COOKIE_BYTES:
-            raise RefusedError(413, "This token is longer than a browser keeps in a cookie")
+            raise RefusedError(413, "This token is too long for a cookie")
         return session
 
     def require_attempt(self, visit: Visit) -> None:

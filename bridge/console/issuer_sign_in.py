@@ -90,7 +90,7 @@ class IssuerSignIn:
             page, proof = await login.begin(back, _ANSWER_SECONDS, scopes, _resource_at(issuer))
         begun = self._gate.seal.sealed_begun(BegunSignIn(name, proof, time.time() + BEGUN_SECONDS))
         if len(begun) > COOKIE_BYTES:
-            raise RefusedError(502, "The sign-in needs more than a browser keeps in a cookie")
+            raise RefusedError(502, "The state of the sign-in is too long for a cookie")
         return page, visit.set_cookie(visit.own_name(_COOKIE), begun, BEGUN_SECONDS, "Lax")
 
     async def finish(self, visit: Visit, headers: Headers) -> tuple[ConsoleSession, Principal, str]:
@@ -116,10 +116,10 @@ class IssuerSignIn:
         state = visit.query.get("state", "")
         # This is not counted as a failed attempt: a page of another site can send any browser here.
         if begun is None or not hmac.compare_digest(state.encode(), begun.proof.state.encode()):
-            raise RefusedError(403, "This sign-in was not begun in this browser, or long ago. Begin again")
+            raise RefusedError(403, "This sign-in began in another browser, or too long ago. Begin again")
         self._answered = {one: until for one, until in self._answered.items() if until > now}
         if state in self._answered:
-            raise RefusedError(410, "This sign-in was answered before. Begin again")
+            raise RefusedError(410, "This sign-in is already finished. Begin again")
         self._answered[state] = begun.until
         issuer = self._named(begun.issuer)
         with self._asked(issuer):
@@ -149,14 +149,14 @@ class IssuerSignIn:
     def _named(self, name: str) -> Issuer:
         named = next((issuer for issuer in self.issuers if issuer.name == name), None)
         if named is None:
-            raise RefusedError(404, "Nobody signs in there")
+            raise RefusedError(404, "There is no sign-in at this issuer")
         return named
 
     @contextmanager
     def _asked(self, issuer: Issuer) -> Iterator[None]:
         """Limit concurrent requests to issuers, and log and convert their errors."""
         if self._asking >= _AT_ONCE:
-            raise RefusedError(503, "Many people sign in at the moment", {"Retry-After": "5"})
+            raise RefusedError(503, "Too many people sign in at the moment", {"Retry-After": "5"})
         self._asking += 1
         try:
             yield
