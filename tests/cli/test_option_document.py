@@ -70,7 +70,7 @@ def test_the_printed_document_is_the_served_document(command: Any, words: list[s
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["wrap", "--call-timeout-seconds", "inf", URL], "--call-timeout-seconds takes a number that is not"),
+        (["wrap", "--call-timeout-seconds", "inf", URL], "--call-timeout-seconds takes a finite number"),
         (["wrap", "--public-url", "ftp://b.example", URL], "--public-url takes a URL that begins with http"),
         (["wrap", "--public-url", "https://b.example/?x", URL], "--public-url takes a base URL"),
         (["wrap", "--allow-host", "https://b.example", URL], "--allow-host: `hosts[0]` takes names of hosts"),

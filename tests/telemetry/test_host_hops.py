@@ -54,7 +54,9 @@ async def test_a_malformed_call_has_a_hop_with_the_code_that_answers_it(version:
 
 async def test_a_message_that_is_too_large_has_a_hop_of_its_principal() -> None:
     heard = HeardHops()
-    async with wire_to(MODERN, access=Access(verifiers_of([ANN])), hops=heard.hops, body_bytes=2000) as (
+    async with wire_to(
+        MODERN, access=Access(verifiers_of([ANN])), hops=heard.hops, body_limit_bytes=2000
+    ) as (
         http,
         _,
     ):

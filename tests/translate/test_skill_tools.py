@@ -214,7 +214,7 @@ def test_unreadable_tools_and_unreadable_fields_are_named() -> None:
     assert "title" not in tool.listed
     assert tool.notes == (
         "its title is left out: 5 is not a text",
-        "a part of its output schema is left out: its schema refers to #/gone, which it does not hold; nothing is"
+        "a part of its output schema is left out: its schema refers to #/gone, which is not in the schema; nothing is"
         " fetched",
     )
     assert left_out == [("x", UnservableTool("broken", "its inputSchema is no object"))]

@@ -79,7 +79,7 @@ async def test_an_issuer_at_another_origin_does_not_get_the_certificate_for_a_pe
                 url, LoginFiles(tmp_path), "desk", allow_private=True, kind="agents", tls=company.tls
             )
             async with login_landing("127.0.0.1", 0) as landing:
-                with pytest.raises(Exception, match="its certificate is"):
+                with pytest.raises(Exception, match="its certificate comes from an authority"):
                     await log_in(login_config, landing, Browser(), 30, await login_lead(login_config, 30))
     assert issuer.registered == []
 
