@@ -126,7 +126,7 @@ async def done_slowly(work: Callable[[], ResultT]) -> ResultT:
 
 
 def done_at_once(work: Callable[[], ResultT]) -> ResultT:
-    """Do work together with its slow parts in this thread, which nothing else needs."""
+    """Do work in this thread, with its slow parts, too. Use this only in a thread for which no other work waits."""
     forgotten: list[Callable[[], object]] = []
     try:
         while True:

@@ -194,7 +194,7 @@ class Handles:
     def _sealed_with_trace(
         self, task: FarTask, ids: tuple[str, ...], expires_seconds: int, binding: HandleBinding
     ) -> str:
-        """A handle that also holds the trace of its task, unless the ids leave no room for one."""
+        """The sealed handle of a task. It holds the trace of the task, too, unless the ids leave no room."""
         if task.traceparent:
             traced = Handle(task.agent, (*ids, task.traceparent), expires_seconds)
             with suppress(HandleTooLongError):

@@ -1,12 +1,15 @@
 """The tools of an MCP server made of agents: the agents' skills, with the configured names and descriptions. Pure.
 
 Names are assigned first, so that hiding one tool never changes the name of another. A configured name is used only if
-hosts accept it and no other tool has or wants it: a call must never reach a skill that was not meant.
+hosts accept it and no other tool has it or is configured to have it: a call must never reach a skill that was not
+meant.
 
 Skills of two agents with the same name get tool names with the agent as prefix, so a name depends on which cards are
-known. Rules and rights do not depend on that: see `RuleNames` and `OfferedNames`.
+known. The rules of the configuration and the rights of principals hold whichever cards are known: see `RuleNames` and
+`OfferedNames`.
 
-Agents come and go, so a rule without effect is not an error: it gets a remark, and the other tools are served."""
+Agents come and go, so a rule that fits no skill is not an error. The bridge reports the rule, and serves the other
+tools."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class BridgeReplicas:
         try:
             stored = await self._registry.recall(proofs.proofs(ProofPurpose.LISTING, identity.whole))
         except StoreError as exc:
-            logger.warning("cannot read what %s listed last: %s", identity.server, exc)
+            logger.warning("cannot read the saved tool list of %s: %s", identity.server, exc)
             return None
         if stored is None:
             return None

@@ -99,7 +99,7 @@ class Parts:
         )
 
     def wanted_by(self, plan: Plan) -> Parts:
-        """The parts that a plan uses."""
+        """The running parts (servers, agents, catalogs) that a plan uses."""
         servers, catalogs = servers_of(plan), catalogs_of(plan)
         is_named_later = "" in plan.published
         return Parts(

@@ -425,7 +425,8 @@ def with_one_agent(plan: Plan, name: str) -> Plan:
 
 
 def with_one_server(plan: Plan, name: str) -> Plan:
-    """The plan reduced to one offered server. The published agents that it uses keep their tasks in memory."""
+    """The plan with only one of its MCP servers. The agents of this process that the server uses keep their tasks in
+    memory."""
     offered_plan = plan.offered[name]
     published = {
         source: plan.published[source] for source in offered_plan.sources if source in plan.published

@@ -97,8 +97,8 @@ class OptionsDocument:
         return replace(principal, name=self.principals.get(principal.name, principal.name))
 
     def admitted(self, texts: Iterable[str]) -> dict[str, Any]:
-        """The tables of principals, by names that a file accepts. In options a principal may have any name and several
-        tokens."""
+        """The principals of `--auth` options as tables of a file. An option takes any name, and a name several times; a
+        file does not, so each token gets a table with a name that a file accepts."""
         from bridge.config.text.secrets import principal_in
         from bridge.config.text.wording import table_name
 

@@ -248,8 +248,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self._feed(data[start : start + most])
 
     def _feed(self, data: bytes) -> None:
-        """Parse a piece of at most `head_limit_bytes`: a head exceeds its bound by at most a piece before it is
-        counted."""
+        """Parse a piece of at most `head_limit_bytes`. The size of a head is checked after each piece, so a head
+        exceeds its limit by one piece at most."""
         if self._is_refused:
             return
         cycle = None if self._awaits_head else self.cycle

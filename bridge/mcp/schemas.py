@@ -354,13 +354,13 @@ _WITHOUT_REFERENCES: Final = 2
 
 
 class _Verdicts:
-    """The verdicts of slow checks. Each is kept while the work that needs it goes on. This is thread-safe."""
+    """The results of slow schema checks. A result is kept until the work that asked for it has ended. Thread-safe."""
 
     def __init__(self) -> None:
         self._made: dict[bytes, list[ValidationError] | UncheckableError] = {}
 
     def of(self, check: _Check) -> list[ValidationError]:
-        """The verdict on a check that has run out of time on the loop. Raises UncheckableError, SlowWork."""
+        """The result of a check that has run out of time on the loop. Raises UncheckableError, SlowWork."""
         digest = check.digest()
         match self._made.get(digest):
             case None:

@@ -129,7 +129,7 @@ class MemoryStore:
     def _make(self, change: Change, position: TaskPosition) -> _HeldTask:
         origin, head, snapshot = change.origin, change.head, change.snapshot
         if origin is None or head is None or snapshot is None:
-            raise ValueError("the first change of a task needs an origin, a head and a snapshot")
+            raise ValueError("the first change of a task must have `origin`, `head` and `snapshot`")
         task = _HeldTask(change.task_id, origin, head, position, snapshot)
         self._tasks[task.task_id] = task
         self._contexts[origin.context_id][task.task_id] = task

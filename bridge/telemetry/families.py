@@ -47,7 +47,7 @@ def gauge(name: str, words: str, values: Iterable[tuple[Mapping[str, str], float
 
 
 def text_of(families: Iterable[MetricFamily]) -> bytes:
-    """The families in the text format."""
+    """The metric families in the text format of Prometheus."""
     return "".join(_lines_of(families)).encode()
 
 

@@ -189,7 +189,7 @@ class ToolsAgent:
 
     @property
     def sources(self) -> tuple[SourceState, ...]:
-        """The states of the servers."""
+        """The state of the connection to each tool server of this agent."""
         return tuple(self._states)
 
     @property

@@ -72,9 +72,9 @@ class ToolRun:
         limiter: anyio.CapacityLimiter | None = None,
         gate: CallerLoginCheck | None = None,
     ) -> None:
-        """`principal` is the principal for which the call was reserved. `limiter` limits the concurrent calls of the
-        skill, and `gate` asks the caller to log in if the server wants a login. The run keeps these values to its end,
-        even if the agent's options change meanwhile."""
+        """`principal` is the caller, for whom `Upstream.reserve` has reserved a place. `limiter` limits the concurrent
+        calls of the skill, and `gate` asks the caller to log in if the server wants a login. The run keeps these values
+        to its end, even if the agent's options change meanwhile."""
         self._decision = decision
         self._upstream = upstream
         self._options = options

@@ -151,7 +151,8 @@ def with_lasting_keys(questions: Iterable[AgentQuestion], status: TaskStatus) ->
     """The same questions with lasting keys: each key is unique within the task, and stays the same while its question
     is open.
 
-    An agent of another bridge sends an occasion with each question. For other agents, a new message is a new question.
+    Another bridge sends with each question an id of the occasion on which it asks. Other agents send none, so each
+    new message counts as new questions with new keys.
     """
     message = status.message
     occasions: dict[str, JsonValue] = {}

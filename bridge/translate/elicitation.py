@@ -128,7 +128,7 @@ def elicitation_from(key: str, params: JsonObject, *, is_login: bool = False) ->
     schema = params.get("requestedSchema", {"type": "object"})
     try:
         if not isinstance(schema, dict):
-            raise ValueError("its schema is no object")  # noqa: TRY004 - one kind of error for one kind of reader
+            raise ValueError("its requestedSchema is not a JSON object")  # noqa: TRY004 - one kind of error for one kind of reader
         is_small = schema_cost(schema) <= FORM_COST
         form = Tool(key, {}, schema, _form_validator(schema if is_small else {}))
     except ValueError as exc:
@@ -313,7 +313,7 @@ def _answers(answers: Sequence[tuple[Elicitation, Message]], fill_defaults: bool
 
 
 def _filled_in(form: Tool, message: Message, fill_defaults: bool) -> JsonObject | tuple[Problem, ...]:
-    """The ElicitResult of a form that a message fills in, or the problems with it."""
+    """Fill in a form with the values of a message. Returns the ElicitResult, or the problems with the values."""
     content, fields = _content(form, message), properties_of(form.input_schema)
     if not fields:
         # A form without fields takes only a yes or a no. Any other words are not a yes.

@@ -286,7 +286,7 @@ def _arguments_for(
 
 
 def _named_in_texts(content: _Content, skills: Mapping[str, Tool]) -> list[_Named]:
-    """Rule 3. One call may have its name in one part and its arguments in others."""
+    """Find the tools that text parts name (rule 3). The name may stand in one part and the arguments in others."""
     alone = [named for text in content.texts if (named := _named_in_text(text, skills))]
     whole = _named_in_text(content.text, skills) if len(alone) < 2 else None
     return alone if whole is None else [whole]

@@ -348,7 +348,7 @@ async def test_bob_opens_alices_link_in_vain_before_and_after_she_has_approved_a
             assert here.as_subject("bob") == set()
     prefix = "" if kind == "file" else "corp:"
     opened = f"tool_servers.crm: {prefix}bob opened the login of {prefix}alice, and nothing was stored"
-    foreign = "an answer to a login was refused, and nothing was stored: this browser has begun no login"
+    foreign = "an answer to a login was refused, and nothing was stored: this browser began no login"
     loggers = ("bridge.identity.pages.login", "bridge.http.connections")
     said = [
         record.getMessage().removesuffix(", from 127.0.0.1")

@@ -140,7 +140,7 @@ def test_a_url_that_cannot_be_parsed_is_not_passed_on_either(url: str) -> None:
     [
         ({"mode": "dance"}, "unknown mode: 'dance'"),
         ({"mode": ["form"]}, "unknown mode"),
-        ({"requestedSchema": "text"}, "its schema is no object"),
+        ({"requestedSchema": "text"}, "its requestedSchema is not a JSON object"),
         ({"requestedSchema": {"type": "nonsense"}}, "not valid"),
         ({"requestedSchema": {"properties": {"a": {"$ref": "https://x.test/s"}}}}, "nothing is fetched"),
         ({"message": "x" * MAX_QUESTION_BYTES}, "larger than"),

@@ -67,7 +67,7 @@ class KeyFile:
         try:
             text = self._text()
             if len(text) > FILE_BYTES:
-                raise UsageError(f"the keys in {self._file} have more than {FILE_BYTES} bytes")
+                raise UsageError(f"{self._file} is too large: a file of keys has at most {FILE_BYTES} bytes")
             return keys_in(json.loads(text), FILE_KEYS)
         except OSError as exc:
             raise UsageError(f"the keys in {self._file} cannot be read: {exc.strerror}") from exc

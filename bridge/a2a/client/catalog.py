@@ -185,7 +185,8 @@ class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
     # The agents of the catalog
 
     def _read(self, stored: _StoredCatalog) -> tuple[CatalogEntry, ...]:
-        """The agents that are wanted and may be reached. Wanted agents that may not be reached are logged."""
+        """The agents that the configuration selects and the bridge may connect to. A selected agent to which the bridge
+        may not connect is logged."""
         entries: dict[str, CatalogEntry] = {}
         for agent in (agent for agent in _listed(stored) if self._selection.takes(agent.name)):
             try:

@@ -97,7 +97,7 @@ async def _lead_of(
     reach: ConnectionPolicy,
     auth: PeerAuth,
 ) -> LoginLead:
-    """The lead of an agent whose card can be read without a token."""
+    """Where to log in for an agent, by its card and its challenge. The card can be read without a token."""
     try:
         [(interface, dialect), *_] = permitted_interfaces(found, reach.trust, has_credentials=True)
     except PeerError:  # no token may go to this agent, so it is not asked for a challenge

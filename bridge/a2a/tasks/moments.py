@@ -29,7 +29,7 @@ class MomentLines(NamedTuple):
 
     @property
     def timeline(self) -> Timeline:
-        """The moments. Lines of other releases that this release does not know are skipped."""
+        """The timeline, parsed from its lines. A line that another release wrote in an unknown form is skipped."""
         moments = map(_moment_in, self.lines)
         return Timeline(tuple(moment for moment in moments if moment is not None), self.left_out)
 
@@ -72,7 +72,7 @@ def line_of(
 
 
 def line_of_status(status: TaskStatus) -> str:
-    """The line of the moment at which a task got its state."""
+    """The line of the timeline that says when a task entered its current state."""
     message_id = status.message.message_id if status.message else ""
     at_ms = milliseconds(status.timestamp or "")
     return line_of(MomentKind.STATE, at_ms, state=_WORDS[status.state], message=message_id)

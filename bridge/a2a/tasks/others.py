@@ -145,7 +145,7 @@ class OtherReplicas:
         try:
             return reply_from(await self._replicas.ask(there.holder, command_bytes(command)))
         except HolderGoneError as exc:
-            logger.info("%s; it is looked for again: %s", there, exc)
+            logger.info("%s; the bridge looks for the task again: %s", there, exc)
             return None
         except StoreError as exc:
             raise temporarily_unavailable("The replica that works on the task cannot be reached") from exc

@@ -115,10 +115,10 @@ class TaskRegistry:
     def new(
         self, owner: str, context_id: str | None, *, name: str | None = None, is_draft: bool = False
     ) -> LiveTask:
-        """A task that does not exist yet. Its first event makes it; a draft is made by its first event that needs a
-        task.
+        """A new task, not yet stored. Its first event stores it. A draft may still become a plain message: the first
+        event that needs a task stores a draft.
 
-        `name` is the name that its client gave, if clients name tasks.
+        `name` is the id that the client chose, if its version of A2A lets clients choose ids.
         """
         task_id = self._ids.new() if name is None else named_id(self._ids.new(), name)
         origin = TaskOrigin(context_id or self._ids.new(), owner, self._ids.now_ms())
@@ -472,8 +472,8 @@ def _waits_since(task: Task) -> int | None:
 class _Waits:
     """How long tasks have waited for their clients, by a monotonic clock.
 
-    The wall clock gives only the wait before a task was first seen, which is at most the time since the last look. A
-    task of an earlier process has only a wall-clock time; a time in the future counts as now.
+    The monotonic clock counts from the first call of `longer_than` that has the task. The wait before that call is the
+    age of the task's timestamp, and at most the time since the call before. A timestamp in the future counts as now.
     """
 
     def __init__(self, ids: IdsAndClock) -> None:

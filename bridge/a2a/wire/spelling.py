@@ -99,15 +99,15 @@ class Spelling(ABC):
         return self._payload("message", spelled)
 
     def status_update(self, update: JsonObject) -> JsonObject:
-        """A status update in this spelling."""
+        """A status update with the field names of this version."""
         return self._payload("statusUpdate", _change(update, self._update_changes))
 
     def artifact_update(self, update: JsonObject) -> JsonObject:
-        """An artifact update in this spelling."""
+        """An artifact update with the field names of this version."""
         return self._payload("artifactUpdate", _change(update, self._update_changes))
 
     def artifact(self, artifact: JsonObject) -> JsonObject:
-        """An artifact in this spelling."""
+        """An artifact with the field names of this version."""
         return noted(_change(artifact, self._artifact_changes), self.fields.get("artifact"))
 
     def _payload(self, name: str, value: JsonObject) -> JsonObject:

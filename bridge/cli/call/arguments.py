@@ -1,4 +1,4 @@
-"""The command line of a call: for a skill, for a task that asks, or for a tool."""
+"""The command line of `call`: it calls a skill, answers a task that waits for input, or calls a tool."""
 
 from __future__ import annotations
 

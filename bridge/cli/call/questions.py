@@ -64,7 +64,7 @@ class DeclinedError(Exception):
 
 
 def is_question(data: JsonValue) -> bool:
-    """Whether the data of a message is a question for programs. The text of the message asks people."""
+    """Whether a data part is a question for programs. The text part of the same message asks the question in words."""
     return isinstance(data, dict) and ("questions" in data or "schema" in data or data.get("mode") == "url")
 
 

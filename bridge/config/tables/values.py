@@ -288,7 +288,7 @@ def _proxy_network(given: str) -> str:
 def _proxy_header(given: str) -> str:
     if given.lower() in _READ_HEADERS:
         raise refused(
-            f"the bridge reads {given} of every request for another purpose than the caller",
+            f"the header {given} cannot say who calls: the bridge reads it for another purpose",
             'name a header that only the proxy writes, like "X-User"',
         )
     return given

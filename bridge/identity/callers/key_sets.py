@@ -86,7 +86,8 @@ class KeySource:
         return self._known()
 
     async def keys_after_unknown(self) -> Sequence[IssuerKey]:
-        """The keys after a token that none of them has signed: fetches them again, unless that is too soon.
+        """Fetch the keys again, because none of them has signed a token, and return them. After a recent fetch, the
+        known keys are returned.
 
         Raises:
             NoKeysError: no key set was ever fetched.

@@ -150,7 +150,7 @@ class LoginConfig:
 
     @property
     def place(self) -> str:
-        """The peer's table in the file, such as `agents.clerk`."""
+        """The name of the peer's table in the configuration file, such as `agents.clerk`."""
         return f"{self.kind}.{self.name}"
 
     @property
@@ -355,7 +355,7 @@ class LoginToken(TokenSource):
             raise self._needed(login.lost)
         if self.login_config.issuer and not is_same_issuer(login.issuer, self.login_config.issuer):
             raise self._needed(
-                f"the login is at {login.issuer}, but the file names {self.login_config.issuer}"
+                f"the login is at {login.issuer}, but the configuration names {self.login_config.issuer}"
             )
         if self.is_callers and self._since not in (None, login.since):
             self.is_replaced = True

@@ -280,7 +280,7 @@ class LoginPages:
         except LoginLinkError as exc:
             if exc.is_over:
                 raise
-            raise self._foreign(visit, "this browser has not asked who is in it") from exc
+            raise self._foreign(visit, "this browser did not begin this sign-in") from exc
         link = self._seals.link(pending.link_text, now)
         if not is_same(visit.query, "state", pending.begun.state):
             raise self._foreign(visit, "the answer is not the one to who opened this login")
@@ -339,7 +339,7 @@ class LoginPages:
         except LoginLinkError as exc:
             if exc.is_over:
                 raise
-            raise self._foreign(visit, "this browser has begun no login") from exc
+            raise self._foreign(visit, "this browser began no login") from exc
         if not is_same(visit.query, "state", pending.begun.state):
             raise self._foreign(visit, "the answer is not the one to the login of this browser")
         self._take(pending.begun.state, pending.expires_at, now)

@@ -178,7 +178,7 @@ class CallerTokens(TokenSource):
 
 
 class _ExchangedToken(TokenSource):
-    """The tokens on behalf of one caller, during its request."""
+    """The source of access tokens that are exchanged for the token of one caller, for one request of that caller."""
 
     def __init__(self, tokens: CallerTokens, caller: CallerToken) -> None:
         self._tokens = tokens

@@ -182,7 +182,7 @@ class ListingFiles:
         except FileNotFoundError:
             return None
         except OSError as exc:
-            logger.warning("cannot read what %s listed last: %s", identity.server, exc)
+            logger.warning("cannot read the saved tool list of %s: %s", identity.server, exc)
             return None
 
     def remember(self, identity: ServerIdentity, text: bytes) -> None:

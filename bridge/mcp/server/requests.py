@@ -86,7 +86,7 @@ def require_readable(context: Context, depth: int) -> None:
 
 
 def incoming_of(context: Context, reports: ProgressSender) -> IncomingCall:
-    """A tools/call as a value for the face."""
+    """A tools/call request as the value that a `Face` takes, in either generation of MCP."""
     modern, meta = is_modern(context), param(context, "_meta") or {}
     principal = principal_of(context)
     declared = DeclaredCapabilities.in_capabilities(context.session.client_capabilities, is_modern=modern)

@@ -272,7 +272,7 @@ class SharedSessions:
             entry = await self._sharing.registry.find(epoch)
         except StoreError as exc:
             raise RefusedError(
-                503, "Whose session this is cannot be found out at the moment", _AGAIN
+                503, "The bridge cannot find the owner of this session at the moment", _AGAIN
             ) from exc
         if entry is None:
             raise _no_session()

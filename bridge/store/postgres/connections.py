@@ -159,7 +159,8 @@ def with_defaults(url: str) -> str:
 
 
 def _is_local(parameters: Mapping[str, Any]) -> bool:
-    """Whether all servers are on this machine. A service is defined in another file, so it may be anywhere."""
+    """Whether every host of a connection string is this machine. A libpq service (`service=`) may be anywhere: another
+    file defines its host."""
     values = {key: str(parameters.get(key) or os.environ.get(name, "")) for key, name in _PLACES.items()}
     hosts = [host for key in ("host", "hostaddr") for host in values[key].split(",")]
     return not values["service"] and all(map(_is_local_host, hosts))

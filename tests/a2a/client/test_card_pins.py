@@ -188,7 +188,7 @@ async def test_a_file_without_usable_keys_is_an_error(signer: Signer, tmp_path: 
         ("{", "it is not JSON"),
         ('{"keys": []}', "no public key for signatures"),
         ('{"keys": [{"kty": "oct", "k": "AAAA", "kid": "x"}]}', "no public key for signatures"),
-        (" " * (1024 * 1024 + 1), "more than 1048576 bytes"),
+        (" " * (1024 * 1024 + 1), "at most 1048576 bytes"),
     ):
         if text is not None:
             path.write_text(text)

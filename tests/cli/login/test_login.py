@@ -147,7 +147,7 @@ UNUSABLE: dict[str, tuple[dict[str, Any] | None, bool, str]] = {
     "another issuer": (
         {"issuer": "https://old.example"},
         False,
-        "login needed at PEER: the login is at https://old.example, but the file names ISSUER. Run",
+        "login needed at PEER: the login is at https://old.example, but the configuration names ISSUER. Run",
     ),
     "issuer down": ({**EXPIRED, "token_url": "DOWN"}, False, "DOWN cannot be reached for a token: "),
 }

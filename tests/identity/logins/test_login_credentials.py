@@ -218,7 +218,7 @@ async def test_a_login_of_an_issuer_that_is_not_configured_is_not_sent(tmp_path:
     server = LoginServer()
     async with logged_in(server, LoginFiles(tmp_path), {"issuer": "https://login.example"}) as login_config:
         assert await refusal(login_config, server) == (
-            "login needed at ISSUER/mcp: the login is at ISSUER, but the file names https://login.example."
+            "login needed at ISSUER/mcp: the login is at ISSUER, but the configuration names https://login.example."
             " Run `mcp-a2a login tools`"
         )
 

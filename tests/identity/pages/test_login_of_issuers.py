@@ -174,7 +174,7 @@ async def test_bob_of_the_same_issuer_opens_alices_link_in_vain_before_and_after
         said.format("corp:bob"),
         said.format("corp:bob"),
         said.format("somebody who has not shown who it is"),
-        "an answer to a login was refused, and nothing was stored: this browser has begun no login, from 127.0.0.1",
+        "an answer to a login was refused, and nothing was stored: this browser began no login, from 127.0.0.1",
     ]
 
 

@@ -171,7 +171,7 @@ async def test_somebody_else_who_opens_the_link_is_refused_before_and_after_its_
     assert lines == [
         "tool_servers.crm: bob opened the login of alice, and nothing was stored",
         "tool_servers.crm: bob opened the login of alice, and nothing was stored",
-        "an answer to a login was refused, and nothing was stored: this browser has begun no login, from 127.0.0.1",
+        "an answer to a login was refused, and nothing was stored: this browser began no login, from 127.0.0.1",
     ]
 
 
