@@ -338,7 +338,7 @@ async def what_fails(here: There) -> None:
     for memory in children_with("mcp-server-memory", here.bridge.process.pid):
         os.kill(memory, signal.SIGKILL)
     await here.prometheus.until('mcp_a2a_peer_up{peer="words", protocol="mcp"} == 0')
-    await here.bridge.rewrite(here.text + "[tool_servers.x]\n", "The file is not taken over")
+    await here.bridge.rewrite(here.text + "[tool_servers.x]\n", "The file is not applied")
     async with httpx2.AsyncClient() as anybody:
         for number in range(400):
             assert (await anybody.post(here.bridge.agent("desk").url, json={})).status_code == 401

@@ -402,7 +402,7 @@ async def test_each_process_takes_a_changed_file_and_refuses_one_with_a_server_t
         good = bridge.file.read_text()
         bridge.file.write_text(good.replace("each_replica = true\n", ""))
         for member in bridge.members:
-            await anyio.to_thread.run_sync(member.said.until, "The file is not taken over")
+            await anyio.to_thread.run_sync(member.said.until, "The file is not applied")
         bridge.file.write_text(f'{good}[tools_as_agent.{bridge.agent}_too]\nfrom = ["tools"]\n')
         for member in bridge.members:
             await anyio.to_thread.run_sync(member.said.until, "read again and taken over")
