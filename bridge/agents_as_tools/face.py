@@ -241,7 +241,7 @@ class AgentsFace:
 
     def tool_called(self, name: str, arguments: JsonObject) -> str | None:
         """See `ToolFace.tool_called`."""
-        if self._options.rules.granularity == "search":
+        if self._options.agents.granularity == "search":
             name = str(arguments.get("skill")) if name == "call_skill" else ""
         return name if name in self._listing.tools.by_name else None
 
@@ -277,8 +277,8 @@ class AgentsFace:
         try:
             if self._is_follow_up(incoming.name):
                 return await self._follow_up(incoming)
-            if self._options.rules.granularity == "search":
-                tools, most = self._listing.tools, self._options.rules.found_most
+            if self._options.agents.granularity == "search":
+                tools, most = self._listing.tools, self._options.agents.found_most
                 if incoming.name == "find_skill":
                     return found_skills(incoming, tools.published, most, self._ready_tools())
                 return await self._call(call_of_skill(incoming, tools))

@@ -182,7 +182,7 @@ def listing_of(
         _introduction(options, tuple(by_key.values())),
         unknown,
         (
-            *_on_skills_left_out(known, options.rules.skills_most),
+            *_on_skills_left_out(known, options.agents.skills_most),
             *_on_unreadable(tools, unreadable),
             *tool_remarks(tools, overrides, are_known=bool(agents) and not unknown),
         ),
