@@ -14,7 +14,7 @@ import anyio
 
 from bridge.assembly.plan import Plan
 from bridge.assembly.published_agent import path_of
-from bridge.assembly.routes import AGENTS, CONSOLE, MCP
+from bridge.assembly.routes import AGENTS, CONSOLE, MCP, READY_PATH
 from bridge.concurrency import Backoff, border
 from bridge.http.client import GuardedClient
 from bridge.identity.callers.issuers import Issuer, IssuerPlace
@@ -125,7 +125,12 @@ def _audiences(issuer: Issuer, plan: Plan) -> dict[str, frozenset[str]]:
         alias = [MCP] if len(plan.offered) == 1 else []
         servers[path] = _of_face(issuer, name, plan, path, *alias)
     console = {CONSOLE: _of_face(issuer, CONSOLE[1:], plan, CONSOLE)} if plan.place.console else {}
-    return {**agents, **servers, **console, AGENTS: frozenset().union(*agents.values())}
+    faces = {**agents, **servers, **console}
+    return {
+        **faces,
+        AGENTS: frozenset().union(*agents.values()),
+        READY_PATH: frozenset().union(*faces.values()),
+    }
 
 
 def _of_face(issuer: Issuer, name: str, plan: Plan, *paths: str) -> frozenset[str]:

@@ -273,7 +273,7 @@ class Router:
         if not self._access.needs_token:
             return self._is_local and is_from_here(scope) and is_asked_here(scope, headers)
         try:
-            principal = await self._access.principal_of(headers, CONSOLE)
+            principal = await self._access.principal_of(headers, READY_PATH)
         except RefusedError:
             return False
         return principal.operator is not None

@@ -20,7 +20,7 @@ from bridge.config.load import load
 from bridge.errors import UsageError
 from bridge.http.request_checks import RefusedError
 from bridge.identity.callers.issuers import Issuer, IssuerPlace
-from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.principals import OperatorRole, Principal
 from bridge.identity.callers.verifiers import Credential, Scheme
 from tests.assembly.test_admission import ADA, BOB, cannot_be_taken_over, guarded, statuses
 from tests.assembly.test_admission import bearer as shown_by
@@ -77,6 +77,23 @@ async def test_a_token_of_one_face_is_refused_at_the_other(audience: str, tmp_pa
         assert {door for door, status in found.items() if status != 401} == DOORS[audience]
         assert set((await statuses(there.live, bearer(there.issuer.token("api://x")))).values()) == {401}
         assert set((await statuses(there.live, {})).values()) == {401}
+
+
+@pytest.mark.parametrize("audience", DOORS)
+async def test_readiness_names_peers_to_an_operator_with_a_token_for_any_endpoint(
+    audience: str, tmp_path: Path
+) -> None:
+    async with trusting(tmp_path, operators={OperatorRole.READ: frozenset({"ops"})}) as there:
+        told = [
+            (await there.live.client.get(f"{there.live.url}/readyz", headers=bearer(token))).json()
+            for token in (
+                there.issuer.token(audience, scope="ops"),
+                there.issuer.token(audience),
+                there.issuer.token("api://x", scope="ops"),
+            )
+        ]
+        assert told[0]["agents"].keys() == {"a"}
+        assert told[1:] == [{"status": "ready"}] * 2
 
 
 @pytest.mark.proves("oauth-jwt", "web-auth", "oauth-bad-input")
@@ -211,12 +228,17 @@ def test_a_file_says_the_issuers_and_the_audience_of_each_face(tmp_path: Path) -
         "/agents/help": {f"{root}/agents/help"},
         "/mcp/team": {f"{root}/mcp/team", f"{root}/mcp"},
         "/agents": {*desk, f"{root}/agents/help"},
+        "/readyz": {*desk, f"{root}/agents/help", f"{root}/mcp/team", f"{root}/mcp"},
     }
     assert issuer.scopes == (("tools:read", ("search", "desk/get_*")), ("tools:write", ("put",)))
     assert issuer.first_scopes == ("tools:read",)
     two = replace(plan, offered={"team": plan.offered["team"], "more": OfferedPlan(("desk",), PROFILE)})
     assert issuers_of(two)["corp"].audiences["/mcp/team"] == {f"{root}/mcp/team"}
-    assert set(issuers_of(with_one_agent(plan, "help"))["corp"].audiences) == {"/agents/help", "/agents"}
+    assert set(issuers_of(with_one_agent(plan, "help"))["corp"].audiences) == {
+        "/agents/help",
+        "/agents",
+        "/readyz",
+    }
 
 
 def test_a_bridge_with_issuers_may_listen_beyond_loopback(tmp_path: Path) -> None:
