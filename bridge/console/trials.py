@@ -130,13 +130,7 @@ def skill_target(agent: PublishedAgent, skill: Skill) -> SkillTarget:
         owner=agent,
         offer=skill,
         id=skill.id,
-        line={
-            "id": skill.id,
-            "name": skill.shown.name,
-            "description": skill.shown.description,
-            "path": path_of("try", agent.name, skill.id),
-            "hints": [words for hint, words in _HINTS.items() if skill.tool.annotations.get(hint) is True],
-        },
+        line=_skill_line(agent, skill),
         schema=skill.tool.input_schema,
         protocol="A2A",
         url_path=agent.path,
@@ -147,6 +141,16 @@ def skill_target(agent: PublishedAgent, skill: Skill) -> SkillTarget:
     )
 
 
+def _skill_line(agent: PublishedAgent, skill: Skill) -> JsonObject:
+    return {
+        "id": skill.id,
+        "name": skill.shown.name,
+        "description": skill.shown.description,
+        "path": path_of("try", agent.name, skill.id),
+        "hints": [words for hint, words in _HINTS.items() if skill.tool.annotations.get(hint) is True],
+    }
+
+
 def tool_target(server: OfferedServer, tool: PublishedTool) -> ToolTarget:
     """A tool as a target."""
     schema = tool.listed.get("inputSchema")
@@ -154,13 +158,7 @@ def tool_target(server: OfferedServer, tool: PublishedTool) -> ToolTarget:
         owner=server,
         offer=tool,
         id=tool.name,
-        line={
-            "id": tool.name,
-            "name": str(tool.listed.get("title") or tool.name),
-            "description": str(tool.listed.get("description") or ""),
-            "path": path_of("try", "mcp", server.name, tool.name),
-            "hints": [],
-        },
+        line=_tool_line(server, tool),
         schema=schema if isinstance(schema, dict) else {},
         protocol="MCP",
         url_path=f"{MCP}/{quote(server.name, safe='')}",
@@ -170,14 +168,24 @@ def tool_target(server: OfferedServer, tool: PublishedTool) -> ToolTarget:
     )
 
 
-def _skill_targets(visit: Visit, agent: PublishedAgent) -> list[SkillTarget]:
+def _tool_line(server: OfferedServer, tool: PublishedTool) -> JsonObject:
+    return {
+        "id": tool.name,
+        "name": str(tool.listed.get("title") or tool.name),
+        "description": str(tool.listed.get("description") or ""),
+        "path": path_of("try", "mcp", server.name, tool.name),
+        "hints": [],
+    }
+
+
+def _usable_skills(visit: Visit, agent: PublishedAgent) -> list[Skill]:
     may_use = visit.who.in_face(agent.name).may_use
-    return [skill_target(agent, skill) for skill in agent.agent.published if may_use(skill.names)]
+    return [skill for skill in agent.agent.published if may_use(skill.names)]
 
 
-def _tool_targets(visit: Visit, server: OfferedServer) -> list[ToolTarget]:
+def _usable_tools(visit: Visit, server: OfferedServer) -> list[PublishedTool]:
     may_use = visit.who.in_face(server.name).may_use
-    return [tool_target(server, tool) for tool in server.face.published if may_use(tool.names)]
+    return [tool for tool in server.face.published if may_use(tool.names)]
 
 
 def skill_of(visit: Visit, agent: PublishedAgent, skill_id: str) -> SkillTarget:
@@ -186,22 +194,24 @@ def skill_of(visit: Visit, agent: PublishedAgent, skill_id: str) -> SkillTarget:
     Raises:
         RefusedError: 404, there is no such skill for the visitor.
     """
-    for target in _skill_targets(visit, agent):
-        if target.id == skill_id:
-            return target
+    may_use = visit.who.in_face(agent.name).may_use
+    for skill in agent.agent.published:
+        if skill.id == skill_id and may_use(skill.names):
+            return skill_target(agent, skill)
     raise RefusedError(404, "There is no such skill, or it is not for you")
 
 
-def tool_of(bridge: Bridge, visit: Visit, name: str, tool: str) -> ToolTarget:
+def tool_of(bridge: Bridge, visit: Visit, name: str, tool_name: str) -> ToolTarget:
     """A tool that the visitor may call, by the name of its server.
 
     Raises:
         RefusedError: 404, there is no such tool for the visitor.
     """
+    may_use = visit.who.in_face(name).may_use
     for server in bridge.offered:
-        for target in _tool_targets(visit, server) if server.name == name else ():
-            if target.id == tool:
-                return target
+        for tool in server.face.published if server.name == name else ():
+            if tool.name == tool_name and may_use(tool.names):
+                return tool_target(server, tool)
     raise RefusedError(404, "There is no such tool, or it is not for you")
 
 
@@ -212,19 +222,26 @@ def try_list(bridge: Bridge, visit: Visit) -> JsonObject:
     groups: list[JsonValue] = []
 
     def add(
-        kind: str, name: str, noun: str, targets: Sequence[Target[Any, Any]], down: Iterable[str]
+        kind: str,
+        name: str,
+        noun: str,
+        offers: Sequence[_OfferT],
+        line_of: Callable[[_OfferT], JsonObject],
+        down: Iterable[str],
     ) -> None:
         part = f"{kind}/{name}"
-        if paging.shows(part) and (targets or visit.reads_all):
-            entries, shown = paging.entries(part, targets, lambda target: target.line, alone=alone)
+        if paging.shows(part) and (offers or visit.reads_all):
+            entries, shown = paging.entries(part, offers, line_of, alone=alone)
             groups.append({"name": name, "noun": noun, "entries": entries, "paging": shown, "down": [*down]})
 
     for agent in bridge.published:
         down = [state.key for state in agent.agent.sources if state.down is not None]
-        add("agent", agent.name, "skill", _skill_targets(visit, agent), down)
+        skills, skill_line = _usable_skills(visit, agent), partial(_skill_line, agent)
+        add("agent", agent.name, "skill", skills, skill_line, down)
     for server in bridge.offered:
         down = [state.key for state in server.face.sources if state.down is not None]
-        add("mcp", server.name, "tool", _tool_targets(visit, server), down)
+        tools, tool_line = _usable_tools(visit, server), partial(_tool_line, server)
+        add("mcp", server.name, "tool", tools, tool_line, down)
     return {"groups": groups}
 
 
