@@ -61,7 +61,7 @@ _PROCESS_KEYS: Final = {
     "metrics": "metrics",
     "log_calls": "log_calls",
     "console": "console",
-    "console_content": "console_content",
+    "operators_see_contents": "operators_see_contents",
 }
 """Keys of `[bridge]` that only a restart changes, and their attributes in a `ProcessPlan`."""
 
@@ -308,7 +308,7 @@ class ProcessPlan:
     """Whether each call has its line in the log."""
     console: bool = False
     """Whether people use it at `/console`."""
-    console_content: bool = False
+    operators_see_contents: bool = False
     """Whether operators see the contents of the tasks of others."""
 
     @property

@@ -98,7 +98,7 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
         metrics=_address(table.metrics) if table.metrics else None,
         log_calls=table.log_calls,
         console=table.console,
-        console_content=table.console_content,
+        operators_see_contents=table.operators_see_contents,
         push=_push(config.push),
         audit=_audit(config.audit),
     )

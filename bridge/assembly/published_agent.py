@@ -138,7 +138,7 @@ async def published(
             ),
             hops=hops,
             signing=signing,
-            shows_operators_contents=place.console_content,
+            shows_operators_contents=place.operators_see_contents,
         )
         sender = None if push is None else push.sender
         yield PublishedAgent(name, agent, engine, service, server, server.at(path_of(name)), where, sender)

@@ -97,7 +97,7 @@ class AgentOperations:
         self.agent = agent
         self.visitor = visit.who.name
         self.is_operator = visit.who.operator is not None
-        self.sees_contents = bridge.plan.place.console_content
+        self.sees_contents = bridge.plan.place.operators_see_contents
         self.answers_others = visit.who.operator is OperatorRole.ANSWER and self.sees_contents
         """Whether the visitor may answer for others. For that, the visitor must see the questions."""
         self._bridge = bridge

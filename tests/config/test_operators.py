@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
+from bridge.errors import UsageError
 from bridge.identity.callers.principals import OperatorRole, Principal
 
 FILE = """
 [bridge]
 public_url = "https://bridge.example.com"
-console_content = true
+operators_see_contents = true
 
 [tool_servers.a]
 command = ["a"]
@@ -45,4 +48,11 @@ def test_the_file_says_which_principals_and_which_scopes_of_an_issuer_are_operat
         OperatorRole.READ: {"bridge:see", "bridge:audit"},
         OperatorRole.ANSWER: {"bridge:answer"},
     }
-    assert plan.place.console_content
+    assert plan.place.operators_see_contents
+
+
+def test_the_old_key_for_contents_is_refused_and_the_new_one_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "bridge.toml"
+    file.write_text(FILE.replace("operators_see_contents", "console_content"), encoding="utf-8")
+    with pytest.raises(UsageError, match="the key is `operators_see_contents` now"):
+        load(file, GIVEN)

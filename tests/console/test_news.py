@@ -56,7 +56,7 @@ async def rest_of(told: AsyncIterator[Any]) -> list[Any]:
 async def test_a_news_stream_ends_when_the_rights_of_its_visitor_change(
     who: Credential, then: Sequence[Credential], tmp_path: Path
 ) -> None:
-    async with served(tmp_path, ADA, OPS, console_content=True) as here:
+    async with served(tmp_path, ADA, OPS, operators_see_contents=True) as here:
         task = await here.calls("hold", ADA.token, text="a secret of ada")
         await here.server.holding(1)
         async with told_to(await at_the_console(here, who), task) as told:

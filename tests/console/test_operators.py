@@ -26,7 +26,7 @@ async def with_a_task_of_ada(
     tmp_path: Path, who: Credential, *, content: bool
 ) -> AsyncIterator[tuple[Served, ConsoleBrowser, str]]:
     """A task of Ada's that asks for arguments, and somebody else at the console."""
-    async with served(tmp_path, ADA, EYES, OPS, console_content=content) as here:
+    async with served(tmp_path, ADA, EYES, OPS, operators_see_contents=content) as here:
         task = await here.calls("echo", ADA.token, text=7)
         browser = ConsoleBrowser(here.bridge)
         assert await browser.signs_in(who.token) == 200
@@ -54,7 +54,7 @@ async def test_operators_see_all_tasks_with_their_owners(who: Credential, tmp_pa
 
 
 @pytest.mark.parametrize("who", [EYES, OPS])
-async def test_without_console_content_only_the_owner_sees_the_messages(
+async def test_where_operators_see_no_contents_only_the_owner_sees_the_messages(
     who: Credential, tmp_path: Path
 ) -> None:
     async with with_a_task_of_ada(tmp_path, who, content=False) as (here, browser, _):
@@ -120,7 +120,7 @@ async def test_the_number_of_waiting_tasks_counts_those_that_the_visitor_may_ans
 
 
 async def test_the_number_of_waiting_tasks_is_right_beyond_one_page(tmp_path: Path) -> None:
-    async with served(tmp_path, ADA, OPS, console_content=True) as here:
+    async with served(tmp_path, ADA, OPS, operators_see_contents=True) as here:
         browser = ConsoleBrowser(here.bridge)
         assert await browser.signs_in(OPS.token) == 200
         for _ in range(3):
@@ -146,7 +146,7 @@ async def test_only_the_role_answer_cancels_for_another(who: Credential, status:
 async def test_the_audit_tells_who_signed_in_and_whose_tasks_an_operator_has_read(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
     async with served(
-        tmp_path, ADA, EYES, console_content=False, audit=AuditPlan(file, 1 << 20, 600)
+        tmp_path, ADA, EYES, operators_see_contents=False, audit=AuditPlan(file, 1 << 20, 600)
     ) as here:
         task = await here.calls("echo", ADA.token, text=7)
         browser = ConsoleBrowser(here.bridge)
@@ -170,7 +170,7 @@ async def test_the_audit_tells_who_signed_in_and_whose_tasks_an_operator_has_rea
 async def test_the_audit_tells_whose_task_an_operator_has_watched_without_its_page(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
     audit = AuditPlan(file, 1 << 20, 600)
-    async with served(tmp_path, ADA, EYES, console_content=True, audit=audit) as here:
+    async with served(tmp_path, ADA, EYES, operators_see_contents=True, audit=audit) as here:
         task = await here.calls("hold", ADA.token, text="x")
         browser = ConsoleBrowser(here.bridge)
         assert await browser.signs_in(EYES.token) == 200
@@ -185,7 +185,7 @@ async def test_the_audit_tells_whose_task_an_operator_has_watched_without_its_pa
 
 
 @pytest.mark.parametrize(("content", "who", "unseen"), [(False, EYES, 1), (False, OPS, 1), (True, OPS, 0)])
-async def test_without_console_content_only_the_number_of_waiting_tasks_is_shown(
+async def test_where_operators_see_no_contents_only_the_number_of_waiting_tasks_is_shown(
     content: bool, who: Credential, unseen: int, tmp_path: Path
 ) -> None:
     async with with_a_task_of_ada(tmp_path, who, content=content) as (here, browser, _):

@@ -85,7 +85,7 @@ class Served:
 async def served(
     tmp_path: Path,
     *credentials: Credential,
-    console_content: bool = False,
+    operators_see_contents: bool = False,
     audit: AuditPlan | None = None,
     profile: Profile = PROFILE,
     **overrides: SkillOverride,
@@ -98,7 +98,11 @@ async def served(
         plan = Plan(
             profile,
             ProcessPlan(
-                console=True, console_content=console_content, keys=("k" * 32,), state=tmp_path, audit=audit
+                console=True,
+                operators_see_contents=operators_see_contents,
+                keys=("k" * 32,),
+                state=tmp_path,
+                audit=audit,
             ),
             credentials,
             servers={"tools": target},

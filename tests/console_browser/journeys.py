@@ -130,7 +130,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    text = BRIDGE.replace("console = true", "console = true\nconsole_content = true") + PEOPLE
+    text = BRIDGE.replace("console = true", "console = true\noperators_see_contents = true") + PEOPLE
     with serving(tmp_path_factory.mktemp("guarded"), text, **TOKENS) as found:
         yield found
 

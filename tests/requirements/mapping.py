@@ -404,7 +404,7 @@ MAPPING: Final = (
                 "confirmations, logins and webhooks stay the owner's"
             ),
             "ops-contents": (
-                "Without `console_content`, a mark stands in the place of each content of a task of somebody else"
+                "Without `operators_see_contents`, a mark replaces each content of a task of somebody else"
             ),
             "ops-named": "Who answered or canceled for somebody else is named in history, timeline, log and audit",
             "ops-timeline": (

@@ -78,7 +78,7 @@ class WrapConfig:
     push: PushPlan | None = None
     era: Era = Era.AUTO
     overrides: Mapping[str, SkillOverride] = field(default_factory=dict)
-    console_content: bool = False
+    operators_see_contents: bool = False
 
     def plan(self) -> Plan:
         """The same as a plan."""
@@ -97,7 +97,7 @@ class WrapConfig:
                 self.hosts,
                 keys=self.keys,
                 push=self.push,
-                console_content=self.console_content,
+                operators_see_contents=self.operators_see_contents,
             ),
             self.credentials,
             self.allow_unauthenticated,

@@ -203,7 +203,7 @@ def _print(told: JsonObject) -> None:
     if failures:
         render.heading("The last failures")
     for one in failures:
-        reason = one["reason"] or ("(console_content is off)" if one["is_withheld"] else "")
+        reason = one["reason"] or ("(operators_see_contents is off)" if one["is_withheld"] else "")
         render.result(f"  {one['at']} {one['agent']} {one['state']} {one['task']}")
         if reason:
             render.result(f"      {reason}")

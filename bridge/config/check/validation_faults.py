@@ -65,6 +65,10 @@ _INSTEAD: Final = {
         )
         for section in ("tool_servers", "agents", "catalogs")
     },
+    ("bridge", "console_content"): (
+        "unknown key `console_content`",
+        "the key is `operators_see_contents` now: it counts with and without the console",
+    ),
     ("tool_servers", "each_worker"): ("unknown key `each_worker`", "the key is `each_replica` now"),
     ("tool_servers", "args"): ("unknown key `args`", "write the arguments after the command, in its list"),
 }

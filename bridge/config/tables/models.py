@@ -210,7 +210,7 @@ class BridgeTable(Table):
         description="serves `/console`, where a person sees what the bridge does and answers waiting questions; needs"
         " `mcp-a2a[console]`",
     )
-    console_content: bool = Field(
+    operators_see_contents: bool = Field(
         default=False,
         description="shows operators the contents of the tasks of others: messages, results and history; without it "
         "they see only that the tasks exist",

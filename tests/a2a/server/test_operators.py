@@ -44,7 +44,7 @@ async def bridge() -> AsyncIterator[Running]:
 @pytest.fixture(scope="module")
 async def open_bridge() -> AsyncIterator[Running]:
     """One whose operators see contents."""
-    config = config_for(raw_command(), credentials=CREDENTIALS, console_content=True)
+    config = config_for(raw_command(), credentials=CREDENTIALS, operators_see_contents=True)
     async with running(config) as bridge:
         yield bridge
 
@@ -215,7 +215,7 @@ def parts_of(task: Json) -> list[Json]:
 
 
 @pytest.mark.proves("ops-contents")
-async def test_with_console_content_an_operator_sees_contents(
+async def test_an_operator_sees_contents_where_the_file_allows_this(
     kind: type[Driver], client: httpx2.AsyncClient, open_bridge: Running
 ) -> None:
     desk = Desk(kind, client, open_bridge)

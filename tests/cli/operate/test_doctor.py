@@ -164,7 +164,7 @@ def test_with_a_url_doctor_shows_the_findings_of_the_console(
     tmp_path: Path,
 ) -> None:
     with running(
-        tmp_path, HEAD, "console = true\nconsole_content = true\n", RAW, GONE, BOTH, PEOPLE
+        tmp_path, HEAD, "console = true\noperators_see_contents = true\n", RAW, GONE, BOTH, PEOPLE
     ) as bridge:
         url = f"http://127.0.0.1:{bridge.port}"
         fails_a_task(tmp_path, bridge, "--bearer", "env:ANN")
@@ -181,7 +181,7 @@ def test_with_a_url_doctor_shows_the_findings_of_the_console(
             assert said in done.stderr
 
 
-def test_without_console_content_only_owners_see_reasons_of_failures(tmp_path: Path) -> None:
+def test_where_operators_see_no_contents_only_owners_see_reasons_of_failures(tmp_path: Path) -> None:
     with running(tmp_path, HEAD, "console = true\n", RAW, DEVTOOLS, PEOPLE) as bridge:
         fails_a_task(tmp_path, bridge, "--bearer", "env:ANN")
         url = f"http://127.0.0.1:{bridge.port}"
