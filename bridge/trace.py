@@ -149,6 +149,8 @@ class Hop:
     is_answer: bool = False
     """Whether the request answers the question of an earlier request."""
     gate: IntentWriter | None = None
+    is_gated: bool = False
+    """Whether the request still has to pass the gate. Nothing may go to a peer before."""
     intent: int = 0
     """The number of the intent that its gate has recorded, or the intent of the request that it follows from; 0 if
     there is none."""
@@ -177,16 +179,17 @@ class Hop:
         Raises:
             AuditAwayError: the request must not be performed now.
         """
-        if self.gate is not None and not self.intent:
+        if self.gate is not None and self.is_gated:
             try:
                 self.intent = await self.gate.intend(self)
             except BaseException:
                 self.peer = ""  # nothing is sent to the peer
                 raise
+            self.is_gated = False
 
     def forget(self) -> None:
         """Forget the details of the request, which were set before it was known to be valid."""
-        self.skill = self.peer = self.task_id = self.context_id = self.owner = ""
+        self.skill = self.peer = self.task_id = self.context_id = ""
         self.is_answer = False
 
     def waited(self, peer: str, seconds: float) -> None:
@@ -245,6 +248,7 @@ class Hops:
         if not self.listeners:
             return None
         now = Hop("server", protocol, self.listeners, context.get(), face=face, gate=self.gate)
+        now.is_gated = self.gate is not None
         hop.set(now)
         return now
 

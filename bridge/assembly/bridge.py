@@ -399,6 +399,7 @@ class Bridge:
                     self._signing,
                     None if self.replicas is None else self.replicas.find_unavailable,
                     self.telemetry.tell,
+                    operators=plan.has_operators,
                 )
                 unit = PartTask(make)
                 await unit.start(self._group)
@@ -488,7 +489,7 @@ class Bridge:
         for name in stays & plan.published.keys():
             published_plan = plan.published[name]
             sources = _sources(name, published_plan, self._parts.servers)
-            before.published[name].value.update(published_plan, sources)
+            before.published[name].value.update(published_plan, sources, operators=plan.has_operators)
         for unit in fresh.published.values():
             unit.value.refresh()  # its servers may have come up while it could not be told
         self._update_offered(plan)

@@ -397,6 +397,13 @@ class Plan:
             yield ("catalogs", name), catalog.tls, catalog.tokens
 
     @property
+    def has_operators(self) -> bool:
+        """Whether some callers may be operators."""
+        return any(credential.principal.operator for credential in self.credentials) or any(
+            any(issuer.operators.values()) for issuer in self.issuers.values()
+        )
+
+    @property
     def asks_for_credentials(self) -> bool:
         """Whether a request without a credential is refused."""
         return bool(self.credentials or self.issuers)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from starlette.types import ASGIApp
 
 from bridge.a2a.client.agent_card import OwnCard
+from bridge.a2a.layers.chain import layers_around
 from bridge.a2a.model.life import IdsAndClock
 from bridge.a2a.push.sender import PushSender
 from bridge.a2a.server.app import AgentLimits, AgentServer
@@ -70,8 +71,10 @@ class PublishedAgent:
         self.agent.refresh()
         self._announce_card_change()
 
-    def update(self, plan: PublishedPlan, sources: Sequence[SkillSource]) -> None:
-        """Take over another plan and other servers. Calls in flight keep the servers that they began with."""
+    def update(self, plan: PublishedPlan, sources: Sequence[SkillSource], *, operators: bool) -> None:
+        """Take over another plan and other servers. Calls in flight keep the servers and layers that they began
+        with."""
+        self.service.tasks = layers_around(self.engine, operators=operators)
         self.agent.update(
             sources, agent_options_of(self.name, plan, push=self.push is not None), plan.overrides
         )
@@ -101,11 +104,13 @@ async def published(
     signing: CardSigning | None = None,
     find_unavailable: FindUnavailable | None = None,
     tell: Tell = unheard,
+    *,
+    operators: bool = False,
 ) -> AsyncIterator[PublishedAgent]:
     """Run an agent while the context is open, with its stored tasks recovered.
 
-    `present` tells the rights of its callers, `find_unavailable` what its replicas say of its servers, and `tell` takes
-    notices.
+    `operators` says that some callers may be operators, `present` tells the rights of its callers, `find_unavailable`
+    what its replicas say of its servers, and `tell` takes notices.
 
     Raises:
         UsageError: the store is in use, too new, or out of reach.
@@ -125,7 +130,7 @@ async def published(
             agent, store, plan.profile, process, ids, None if push is None else push.webhooks
         ) as engine,
     ):
-        service = Service(engine, gate, process.requests.parts)
+        service = Service(engine, gate, process.requests.parts, layers_around(engine, operators=operators))
         server = AgentServer(
             agent,
             service,

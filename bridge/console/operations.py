@@ -20,7 +20,6 @@ from bridge.a2a.model.objects import (
     ListTasksRequest,
     ListTasksResponse,
     Message,
-    Model,
     SendMessageConfiguration,
     SendMessageRequest,
     SubscribeToTaskRequest,
@@ -41,12 +40,12 @@ from bridge.a2a.model.operations import (
 from bridge.a2a.model.operators import OPERATOR_URI, OWNER
 from bridge.a2a.model.timeline import TIMELINE_URI
 from bridge.a2a.server.service import Stream
-from bridge.a2a.tasks.callers import CallContext
+from bridge.a2a.tasks.callers import CallContext, pass_gate
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.health.findings import FAILURES_MOST, failure_of
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.console.console_access import Visit
-from bridge.errors import AuditAwayError, StoreAwayError
+from bridge.errors import StoreAwayError
 from bridge.http.request_checks import RefusedError
 from bridge.identity.callers.principals import EVERYONE, OperatorRole
 from bridge.text.jsonvalues import JsonObject
@@ -243,7 +242,7 @@ class AgentOperations:
         """
         configuration = SendMessageConfiguration(return_immediately=True)
         request = SendMessageRequest(message=message, configuration=configuration)
-        async with self._hop(SEND_MESSAGE.name, request) as hop:
+        async with self._hop(SEND_MESSAGE.name) as hop:
             task = (await self._read(SEND_MESSAGE, request)).task
             assert task is not None, "a reply without a task is waited for"
             if hop is not None:
@@ -257,7 +256,7 @@ class AgentOperations:
             A2AError: TASK_NOT_FOUND, TASK_NOT_CANCELABLE.
         """
         request = CancelTaskRequest(id=task_id)
-        async with self._hop(CANCEL_TASK.name, request) as hop:
+        async with self._hop(CANCEL_TASK.name) as hop:
             task = await self._read(CANCEL_TASK, request)
             if hop is not None:
                 _set_task(hop, task)
@@ -271,7 +270,7 @@ class AgentOperations:
         return answer.value
 
     @asynccontextmanager
-    async def _hop(self, method: str, request: Model) -> AsyncIterator[Hop | None]:
+    async def _hop(self, method: str) -> AsyncIterator[Hop | None]:
         """The hop of an operation, as the endpoint of the agent would begin it."""
         trace.begin()
         hop = self._bridge.hops.taken("a2a", self.agent.name)
@@ -281,17 +280,17 @@ class AgentOperations:
         with hop:
             hop.admit(method, self._caller.principal.name, is_authenticated=True)
             try:
-                if hop.gate is not None:
-                    await self.agent.service.foretell(hop, request, self._caller)
-                    await hop.intend()
-                    hop.forget()
-                yield hop
+                try:
+                    yield hop
+                except A2AError:
+                    await pass_gate(hop)  # a refusal is announced, too
+                    raise
+                await pass_gate(hop)
             except A2AError as exc:
                 hop.error = exc.kind.reason
                 raise
-            except (AuditAwayError, StoreAwayError) as exc:
-                what = "write its audit" if isinstance(exc, AuditAwayError) else "reach its stored tasks"
-                away = temporarily_unavailable(f"The bridge cannot {what} at the moment")
+            except StoreAwayError as exc:
+                away = temporarily_unavailable("The bridge cannot reach its stored tasks at the moment")
                 hop.error = away.kind.reason
                 raise away from exc
 

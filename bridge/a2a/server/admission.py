@@ -14,12 +14,12 @@ from typing import Protocol, Self
 from starlette.datastructures import Headers
 
 from bridge import trace
-from bridge.a2a.model.errors import UNAVAILABLE, A2AError, temporarily_unavailable
-from bridge.errors import AuditAwayError
+from bridge.a2a.model.errors import UNAVAILABLE, A2AError
+from bridge.a2a.tasks.callers import pass_gate
 from bridge.http.request_checks import FaceAddress
 from bridge.identity.callers.principals import Principal, PrincipalNames
 from bridge.identity.callers.verifiers import Access
-from bridge.trace import UNHEARD, Hop, Hops
+from bridge.trace import UNHEARD, Hop, Hops, IntentWriter
 
 
 class Endable(Protocol):
@@ -54,6 +54,14 @@ class AdmissionControl:
         for visit in self.listening:
             if visit.stream is not None and visit.principal.name in principals:
                 visit.stream.end()
+
+
+class CallerChangedError(Exception):
+    """The caller got other rights while its operation waited. The operation has to begin again."""
+
+    def __init__(self, principal: Principal) -> None:
+        super().__init__("the caller has other rights now")
+        self.principal = principal
 
 
 class RequestAdmission:
@@ -106,18 +114,18 @@ class RequestAdmission:
         if self.hop is not None:
             known = self._control.access.needs_token
             self.hop.admit(method, self.principal.name, is_authenticated=known)
+            if self.hop.gate is not None:
+                self.hop.gate = _ReadmittingGate(self, self.hop.gate)
 
-    async def intend(self) -> None:
-        """Pass the audit's gate for the operation, if there is one.
+    async def pass_gate(self) -> None:
+        """Pass the audit's gate for the operation, if there is one and the operation has not passed it yet.
 
         Raises:
             A2AError: UNAVAILABLE, the operation must not be performed at the moment.
+            CallerChangedError: the caller has other rights now.
         """
-        if self.hop is not None and self.hop.gate is not None:
-            try:
-                await self.hop.intend()
-            except AuditAwayError as exc:
-                raise temporarily_unavailable("The bridge cannot write its audit at the moment") from exc
+        if self.hop is not None:
+            await pass_gate(self.hop)
 
     def fail(self, error: A2AError) -> None:
         """Note in the hop that the request is answered with an error."""
@@ -151,3 +159,25 @@ class RequestAdmission:
     def leave_place(self) -> None:
         """Give the slot back, if the request holds one."""
         self._control.listening.discard(self)
+
+
+class _ReadmittingGate:
+    """The audit's gate, after which the caller is admitted again."""
+
+    def __init__(self, visit: RequestAdmission, gate: IntentWriter) -> None:
+        self._visit = visit
+        self._gate = gate
+
+    async def intend(self, hop: Hop) -> int:
+        """See `IntentWriter`.
+
+        Raises:
+            RefusedError: 401, the caller is no longer known.
+            CallerChangedError: the caller has other rights now.
+        """
+        before = self._visit.principal
+        hop.intent = await self._gate.intend(hop)
+        hop.is_gated = False
+        if (now := await self._visit.readmit()) != before:
+            raise CallerChangedError(now)
+        return hop.intent

@@ -48,7 +48,7 @@ from bridge.a2a.model.operations import (
 )
 from bridge.a2a.model.operators import DECLARATION, OPERATOR_URI
 from bridge.a2a.model.timeline import TIMELINE_URI
-from bridge.a2a.server.admission import AdmissionControl, RequestAdmission
+from bridge.a2a.server.admission import AdmissionControl, CallerChangedError, RequestAdmission
 from bridge.a2a.server.event_stream import EventStream, is_disconnected
 from bridge.a2a.server.security import with_security
 from bridge.a2a.server.service import Service, Stream
@@ -345,15 +345,38 @@ class AgentServer:
         params: JsonValue,
         caller: CallContext,
     ) -> bytes | _Events:
-        """Perform an operation, once the whole request was read and its caller is admitted again."""
+        """Perform an operation, once the whole request was read and its caller is admitted again.
+
+        An operation that may start work passes the audit's gate before the start. Any other operation passes it first,
+        and so does a refusal or a repeat before it is answered.
+        """
         trace.take_from(*_metadata_in(params))
         request.visit.perform(operation.name)
         if isinstance(operation, Streamed):
             request.visit.take_place()
-        await self._intend(request, dialect, operation, params, caller)
+        if operation not in _GOES_UPSTREAM:
+            await request.visit.pass_gate()
         principal = await request.visit.readmit()
-        if principal is not caller.principal:
-            caller = self._caller(request, principal)
+        while True:
+            if principal is not caller.principal:
+                caller = self._caller(request, principal)
+            try:
+                return await self._performed(request, dialect, operation, params, caller)
+            except CallerChangedError as changed:
+                principal = changed.principal
+            except A2AError:
+                with suppress(CallerChangedError):
+                    await request.visit.pass_gate()
+                raise
+
+    async def _performed(
+        self,
+        request: _Request,
+        dialect: Dialect,
+        operation: AnyOperation,
+        params: JsonValue,
+        caller: CallContext,
+    ) -> bytes | _Events:
         if operation is GET_EXTENDED_AGENT_CARD and self._access.needs_token:
             return dialect.result(GET_EXTENDED_AGENT_CARD, self._extended_card(request, caller.principal))
         self._service.require_served(operation)
@@ -363,6 +386,7 @@ class AgentServer:
         if isinstance(operation, Streamed):
             stream = await self._service.perform(operation, operation_request, caller)
             try:
+                await request.visit.pass_gate()
                 await request.visit.readmit()
             except BaseException:
                 stream.close()
@@ -371,32 +395,11 @@ class AgentServer:
             return _Events(stream, dialect.writer(operation))
         assert isinstance(operation, Unary)
         answer = await self._service.perform(operation, operation_request, caller)
+        await request.visit.pass_gate()
         request.on_written = answer.written
         if request.visit.hop is not None:
             _tell_of_answer(answer.value, request.visit.hop)
         return self._service.filtered(dialect.result(operation, answer.value), caller)
-
-    async def _intend(
-        self,
-        request: _Request,
-        dialect: Dialect,
-        operation: AnyOperation,
-        params: JsonValue,
-        caller: CallContext,
-    ) -> None:
-        """Pass the audit's gate for an operation, if there is one. If the operation goes upstream, the hop is first
-        told its skill and task."""
-        hop = request.visit.hop
-        if hop is None or hop.gate is None:
-            return
-        if operation in _GOES_UPSTREAM:
-            with suppress(A2AError):  # a malformed request is refused after the gate
-                operation_request = dialect.request_from(
-                    operation, dialect.identified(params, self._service.new_id)
-                )
-                await self._service.foretell(hop, operation_request, _as_spoken(caller, dialect))
-        await request.visit.intend()
-        hop.forget()  # the operation tells its subject again when it is performed
 
     def _require_extensions(self, caller: CallContext, dialect: Dialect) -> None:
         """Require that a caller activated the extensions that the card requires (section 3.3.4).

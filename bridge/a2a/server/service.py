@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final, Generic, overload
 
 from bridge import trace
+from bridge.a2a.layers.operations import TaskOperations
 from bridge.a2a.model.errors import (
     PUSH_NOTIFICATION_NOT_SUPPORTED,
     UNSUPPORTED_OPERATION,
@@ -18,7 +19,18 @@ from bridge.a2a.model.errors import (
     Violation,
     invalid_params,
 )
-from bridge.a2a.model.objects import Model, SendMessageRequest, TaskPushNotificationConfig, TaskState
+from bridge.a2a.model.objects import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    Model,
+    SendMessageRequest,
+    SendMessageResponse,
+    SubscribeToTaskRequest,
+    Task,
+    TaskPushNotificationConfig,
+    TaskState,
+)
 from bridge.a2a.model.operations import (
     GET_EXTENDED_AGENT_CARD,
     PUSH,
@@ -28,6 +40,7 @@ from bridge.a2a.model.operations import (
     Streamed,
     Unary,
 )
+from bridge.a2a.model.operators import require_no_forged_notes
 from bridge.a2a.model.push_objects import (
     DeleteTaskPushNotificationConfigRequest,
     GetTaskPushNotificationConfigRequest,
@@ -92,8 +105,13 @@ class Stream:
 class Service:
     """One agent's operations."""
 
-    def __init__(self, engine: Engine, gate: ExtensionFilter, max_parts: int) -> None:
+    def __init__(
+        self, engine: Engine, gate: ExtensionFilter, max_parts: int, tasks: TaskOperations | None = None
+    ) -> None:
+        """`tasks` are the operations of the engine with the layers around it; None is the engine alone."""
         self._engine = engine
+        self.tasks: TaskOperations = engine if tasks is None else tasks
+        """May be replaced at any time. Operations that are in progress keep the layers that they began with."""
         self._gate = gate
         self._max_parts = max_parts
 
@@ -107,10 +125,6 @@ class Service:
             raise A2AError(PUSH_NOTIFICATION_NOT_SUPPORTED, "This agent does not send push notifications")
         if operation is GET_EXTENDED_AGENT_CARD:
             raise A2AError(UNSUPPORTED_OPERATION, "This agent has no extended card")
-
-    async def foretell(self, hop: Hop, request: Model, caller: CallContext) -> None:
-        """See `Engine.foretell`."""
-        await self._engine.foretell(hop, request, caller)
 
     def new_id(self) -> str:
         """A fresh id, for a message that has none."""
@@ -146,7 +160,7 @@ class Service:
             assert isinstance(operation, Unary)
             assert self._engine.webhooks is not None
             changed = await _ON_WEBHOOKS[operation.request](
-                self._engine, self._engine.webhooks, request, caller
+                self.tasks, self._engine.webhooks, request, caller
             )
             assert isinstance(changed, operation.answer)
             return OperationAnswer(changed)
@@ -154,10 +168,14 @@ class Service:
             if self._engine.webhooks is None:
                 _require_no_push(request)
             self._require_few_parts(request)
+            require_no_forged_notes(request)
             written = partial(self._engine.written, request, caller)
         if isinstance(operation, Streamed):
-            return Stream(await self._engine.perform(operation, request, caller), self._gate, caller, written)
-        return OperationAnswer(await self._engine.perform(operation, request, caller), written)
+            watcher = await _WATCHED[operation.request](self.tasks, request, caller)
+            return Stream(watcher, self._gate, caller, written)
+        answer = await _ANSWERED[operation.request](self.tasks, request, caller)
+        assert isinstance(answer, operation.answer)
+        return OperationAnswer(answer, written)
 
     def filtered(self, text: bytes, caller: CallContext) -> bytes:
         """The JSON of an answer, without the metadata of extensions that the caller did not activate."""
@@ -181,29 +199,29 @@ def _require_no_push(request: SendMessageRequest) -> None:
 
 
 async def _create_webhook(
-    engine: Engine, webhooks: Webhooks, config: TaskPushNotificationConfig, caller: CallContext
+    tasks: TaskOperations, webhooks: Webhooks, config: TaskPushNotificationConfig, caller: CallContext
 ) -> TaskPushNotificationConfig:
     if (hop := trace.hop.get()) is not None:
         hop.target = target_of(config.url)
     if not config.task_id:
         raise invalid_params(Violation("taskId", "is needed"))
-    task_id = await engine.id_of(config.task_id, caller)
+    task_id = await tasks.id_of(config.task_id, caller)
     return await webhooks.create(config, task_id, caller.principal.name, caller.extensions)
 
 
 def _of_task(
     answer: Callable[[Webhooks, str, Any], Awaitable[Model]],
-) -> Callable[[Engine, Webhooks, Any, CallContext], Awaitable[Model]]:
+) -> Callable[[TaskOperations, Webhooks, Any, CallContext], Awaitable[Model]]:
     """The function that answers a request about the webhooks of the caller's task."""
 
-    async def answered(engine: Engine, webhooks: Webhooks, request: Any, caller: CallContext) -> Model:
-        return await answer(webhooks, await engine.id_of(request.task_id, caller), request)
+    async def answered(tasks: TaskOperations, webhooks: Webhooks, request: Any, caller: CallContext) -> Model:
+        return await answer(webhooks, await tasks.id_of(request.task_id, caller), request)
 
     return answered
 
 
 _ON_WEBHOOKS: Final[
-    Mapping[type[Model], Callable[[Engine, Webhooks, Any, CallContext], Awaitable[Model]]]
+    Mapping[type[Model], Callable[[TaskOperations, Webhooks, Any, CallContext], Awaitable[Model]]]
 ] = {
     TaskPushNotificationConfig: _create_webhook,
     GetTaskPushNotificationConfigRequest: _of_task(Webhooks.get),
@@ -211,3 +229,26 @@ _ON_WEBHOOKS: Final[
     DeleteTaskPushNotificationConfigRequest: _of_task(Webhooks.delete),
 }
 """The function that answers each operation on webhooks."""
+
+
+async def _sent(
+    tasks: TaskOperations, request: SendMessageRequest, caller: CallContext
+) -> SendMessageResponse:
+    reply = await tasks.send(request, caller)
+    return SendMessageResponse(task=reply) if isinstance(reply, Task) else SendMessageResponse(message=reply)
+
+
+_ANSWERED: Final[Mapping[type[Model], Callable[[TaskOperations, Any, CallContext], Awaitable[Model]]]] = {
+    SendMessageRequest: _sent,
+    GetTaskRequest: lambda tasks, request, caller: tasks.get(request.id, request.history_length, caller),
+    ListTasksRequest: lambda tasks, request, caller: tasks.list(request, caller),
+    CancelTaskRequest: lambda tasks, request, caller: tasks.cancel(request.id, caller),
+}
+"""The methods that answer operations with one answer, by the type of the request: dialects have their own operations
+with the same requests. The endpoint answers operations on cards."""
+
+_WATCHED: Final[Mapping[type[Model], Callable[[TaskOperations, Any, CallContext], Awaitable[Watcher]]]] = {
+    SendMessageRequest: lambda tasks, request, caller: tasks.stream(request, caller),
+    SubscribeToTaskRequest: lambda tasks, request, caller: tasks.subscribe(request.id, caller),
+}
+"""The methods that answer operations with a stream, by the type of the request."""

@@ -1,10 +1,13 @@
-"""The caller of an operation, as far as tasks need to know it."""
+"""The caller of an operation, as far as tasks need to know it, and the gate before its work."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bridge.a2a.model.errors import temporarily_unavailable
+from bridge.errors import AuditAwayError
 from bridge.identity.callers.principals import OperatorRole, Principal
+from bridge.trace import Hop
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +34,27 @@ class CallContext:
     def asker(self) -> str:
         """The name of the operator or principal that asks."""
         return self.acting or self.principal.name
+
+
+class _ClosedGate:
+    """A gate that a request could not pass. The request is refused, and does not try again."""
+
+    def __init__(self, why: AuditAwayError) -> None:
+        self._why = why
+
+    async def intend(self, _: Hop) -> int:
+        """See `IntentWriter`."""
+        raise self._why
+
+
+async def pass_gate(hop: Hop) -> None:
+    """Pass the audit's gate of a request, unless the request has passed it or there is no gate.
+
+    Raises:
+        A2AError: UNAVAILABLE, the operation must not be performed at the moment.
+    """
+    try:
+        await hop.intend()
+    except AuditAwayError as exc:
+        hop.gate = _ClosedGate(exc)
+        raise temporarily_unavailable("The bridge cannot write its audit at the moment") from exc

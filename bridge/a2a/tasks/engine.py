@@ -77,19 +77,18 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self, overload
+from typing import Final, Self
 
 import anyio
 import anyio.to_thread
 
 from bridge import trace
 from bridge.a2a.model.errors import (
-    A2AError,
     cannot_store,
     task_has_ended,
     task_not_cancelable,
@@ -105,35 +104,17 @@ from bridge.a2a.model.life import (
     with_note,
 )
 from bridge.a2a.model.objects import (
-    CancelTaskRequest,
-    GetTaskRequest,
     ListTasksRequest,
     ListTasksResponse,
     Message,
-    Model,
     SendMessageConfiguration,
     SendMessageRequest,
-    SendMessageResponse,
     StreamResponse,
-    SubscribeToTaskRequest,
     Task,
     TaskState,
 )
-from bridge.a2a.model.operations import (
-    AnswerT,
-    RequestT,
-    Streamed,
-    Unary,
-)
 from bridge.a2a.model.operators import (
-    ANSWERED_BY,
     CANCELED_BY,
-    OWNER,
-    is_for_its_owner,
-    needs_role_answer,
-    require_no_forged_notes,
-    withheld_event,
-    withheld_task,
 )
 from bridge.a2a.model.timeline import MOMENTS, TIMELINE_URI, MomentKind
 from bridge.a2a.tasks.agent import (
@@ -145,7 +126,7 @@ from bridge.a2a.tasks.agent import (
     RunningWork,
     Turn,
 )
-from bridge.a2a.tasks.callers import CallContext
+from bridge.a2a.tasks.callers import CallContext, pass_gate
 from bridge.a2a.tasks.draft import DraftTask
 from bridge.a2a.tasks.idempotency import MessageBook
 from bridge.a2a.tasks.intake import AcceptedMessage, EngineLimits, Intake
@@ -165,13 +146,11 @@ from bridge.a2a.tasks.task_listing import (
 from bridge.a2a.tasks.task_registry import TaskRegistry
 from bridge.a2a.tasks.watcher import Watcher
 from bridge.a2a.tasks.webhooks import Webhooks
-from bridge.errors import BridgeError, StoreConflictError, StoreError
-from bridge.identity.callers.principals import EVERYONE, OperatorRole, Principal
+from bridge.errors import StoreConflictError, StoreError
 from bridge.store.contract import Store
 from bridge.store.records import StoredTask
 from bridge.store.retention import Retention, evict_periodically
 from bridge.text.jsonvalues import JsonObject
-from bridge.trace import Hop
 
 logger = logging.getLogger(__name__)
 
@@ -288,35 +267,6 @@ class Engine:
 
     # What clients ask
 
-    @overload
-    async def perform(
-        self, operation: Unary[RequestT, AnswerT], request: RequestT, caller: CallContext
-    ) -> AnswerT: ...
-
-    @overload
-    async def perform(
-        self, operation: Streamed[RequestT, AnswerT], request: RequestT, caller: CallContext
-    ) -> Watcher: ...
-
-    async def perform(
-        self,
-        operation: Unary[RequestT, AnswerT] | Streamed[RequestT, AnswerT],
-        request: RequestT,
-        caller: CallContext,
-    ) -> AnswerT | Watcher:
-        """Perform one operation by the method below with its name.
-
-        Returns the answer, or for a streamed operation a watcher of the task.
-
-        Raises:
-            A2AError: the operation is refused.
-        """
-        if isinstance(operation, Streamed):
-            return await _WATCHED[operation.request](self, request, caller)
-        answer = await _ANSWERED[operation.request](self, request, caller)
-        assert isinstance(answer, operation.answer)
-        return answer
-
     async def send(self, request: SendMessageRequest, caller: CallContext) -> Task | Message:
         """Accept a message, and answer with its task or with the Message of brief work.
 
@@ -326,9 +276,6 @@ class Engine:
             A2AError: the message is refused.
         """
         configuration = request.configuration or SendMessageConfiguration()
-        require_no_forged_notes(request)
-        if caller.operator is not None:
-            request, caller = await self._answering(request, caller)
         accepted = await self._take(request, caller, watch=False)
         while isinstance(accepted.live, DraftTask):
             if (reply := await accepted.live.reply()) is not None:
@@ -339,22 +286,7 @@ class Engine:
         is_left = self._closing and accepted.live.running is None
         settled = not (configuration.return_immediately or is_left or accepted.is_held)
         task = await self._tasks.reached(accepted.live, accepted.seq, settled=settled)
-        shown = with_note(with_history(task, configuration.history_length), accepted.note)
-        return _shown_to(caller, shown, accepted.live.origin.owner)
-
-    async def foretell(self, hop: Hop, request: Model, caller: CallContext) -> None:
-        """Tell a hop the task and the work of a message or a cancellation before it is performed, as far as they are
-        known. A request that will be refused tells nothing."""
-        with suppress(A2AError, BridgeError):
-            match request:
-                case SendMessageRequest():
-                    if caller.operator is not None:
-                        request, caller = await self._answering(request, caller)
-                    await self._intake.foretell(hop, request, caller)
-                case CancelTaskRequest():
-                    caller = await self._acting(request.id, caller, OperatorRole.ANSWER)
-                    live = await self._own(request.id, caller)
-                    self._intake.tell_of(live)
+        return with_note(with_history(task, configuration.history_length), accepted.note)
 
     def written(self, request: SendMessageRequest, caller: CallContext) -> None:
         """Note that the answer to a message was written in full to its client."""
@@ -366,14 +298,11 @@ class Engine:
         Raises:
             A2AError: the message is refused.
         """
-        require_no_forged_notes(request)
-        if caller.operator is not None:
-            request, caller = await self._answering(request, caller)
         accepted = await self._take(request, caller, watch=True)
         assert accepted.watcher is not None
         if not isinstance(accepted.live, DraftTask):
             await self._begun(accepted, accepted.watcher)
-        return _shown_events(caller, accepted.watcher)
+        return accepted.watcher
 
     async def _begun(self, accepted: AcceptedMessage, watcher: Watcher) -> None:
         """Wait a moment until a message is stored. The stream has no event before, and once a stream has begun, it
@@ -400,28 +329,37 @@ class Engine:
         Raises:
             A2AError: TASK_NOT_FOUND, also for another principal's task.
         """
-        caller = await self._acting(task_id, caller, OperatorRole.READ)
         live = await self._own(task_id, caller)
         task = with_history(await self._tasks.visible_state(live), history_length)
         task = with_note(task, live.progress if caller.comes_late else None)
-        return _shown_to(caller, with_note(task, _moments_for(caller, live.moments)), live.origin.owner)
+        return with_note(task, _moments_for(caller, live.moments))
 
     async def list(self, request: ListTasksRequest, caller: CallContext) -> ListTasksResponse:
-        """One page of the caller's tasks, the newest status first; for an operator, of the tasks of all principals.
+        """One page of the caller's tasks, the newest status first.
 
         Raises:
             A2AError: INVALID_PARAMS for another caller's page token, or a missing contextId.
         """
-        query = query_from(request, caller.principal)
-        if caller.operator is not None and (hop := trace.hop.get()) is not None:
-            hop.owner = EVERYONE
-        listing = bounded(
-            await self._store.list(query if caller.operator is None else replace(query, owner=None))
-        )
+        return await self.page(request, caller, caller.principal.name)
+
+    async def page(
+        self,
+        request: ListTasksRequest,
+        caller: CallContext,
+        owner: str | None,
+        shown: Callable[[Task, str], Task] | None = None,
+    ) -> ListTasksResponse:
+        """One page of the tasks of an owner; None is all owners. `shown` gets each task with the name of its owner, and
+        returns what the caller sees of the task.
+
+        Raises:
+            A2AError: see `list`.
+        """
+        listing = bounded(await self._store.list(replace(query_from(request, caller.principal), owner=owner)))
         tasks = []
         for row in listing.tasks:
             note = self._tasks.progress_of(row.task_id) if caller.comes_late else None
-            read = partial(_listed_for, caller, row, note)
+            read = partial(_listed_for, caller, row, note, shown)
             is_heavy = containers_in(row) > HEAVY_CONTAINERS
             tasks.append(await anyio.to_thread.run_sync(read) if is_heavy else read())
         return response_from(listing, tasks, request)
@@ -432,14 +370,16 @@ class Engine:
         Raises:
             A2AError: TASK_NOT_FOUND, or TASK_NOT_CANCELABLE when the task ended in another way.
         """
-        caller = await self._acting(task_id, caller, OperatorRole.ANSWER)
         cancel = self.cancel_here if self._others is None else self._others.cancel
-        return _shown_to(caller, await cancel(task_id, caller), caller.principal.name)
+        return await cancel(task_id, caller)
 
     async def cancel_here(self, task_id: str, caller: CallContext) -> Task:
         """See `ReplicaWork.cancel_here`."""
         live = await self._own(task_id, caller)
         self._intake.tell_of(live)
+        if (hop := trace.hop.get()) is not None and hop.is_gated:
+            await pass_gate(hop)
+            live = await self._own(live.id, caller)  # the task may have left memory
         if live.task.status.state in ENDED:
             raise task_not_cancelable(await self._tasks.reached(live, live.next_seq - 1, settled=True))
         self._tasks.require_here(live)
@@ -466,14 +406,13 @@ class Engine:
         Raises:
             A2AError: TASK_NOT_FOUND, or UNSUPPORTED_OPERATION if the task has ended, unless the caller `comes_late`.
         """
-        caller = await self._acting(task_id, caller, OperatorRole.READ)
         live = await self._own(task_id, caller)
         task = await self._tasks.visible_state(live)
         if task.status.state in ENDED and not caller.comes_late:
             raise task_has_ended(task)
         live = self._tasks.attached(live)
         note = live.progress if caller.comes_late else None
-        return _shown_events(caller, live.watch(self.limits.watch_events, note=note))
+        return live.watch(self.limits.watch_events, note=note)
 
     async def id_of(self, task_id: str, caller: CallContext) -> str:
         """The id of the caller's task, from its id or the caller's name for it.
@@ -500,42 +439,13 @@ class Engine:
         """Add a moment to the timeline of a task."""
         live.note(line_of(kind, self._ids.now_ms(), by=by, peer=peer, trace=trace.context.get().trace_id))
 
-    async def _acting(self, task_id: str, caller: CallContext, needed: OperatorRole) -> CallContext:
-        """The caller of an operation on a task. If an operator acts on another principal's task, this is the owner.
+    async def find(self, task_id: str) -> LiveTask | None:
+        """The task with this id, whoever owns it."""
+        return await self._tasks.find(task_id)
 
-        Raises:
-            A2AError: FORBIDDEN, the operator's role does not allow it.
-        """
-        if caller.operator is None or caller.names_tasks:
-            return caller
-        live = await self._tasks.find(task_id)
-        if live is None or live.origin.owner == caller.principal.name:
-            return caller
-        if (hop := trace.hop.get()) is not None:
-            hop.owner = live.origin.owner
-        if needed is OperatorRole.ANSWER and caller.operator is not needed:
-            self._intake.tell_of_refusal(live)
-            raise needs_role_answer()
-        return replace(caller, principal=Principal(live.origin.owner), acting=caller.principal.name)
-
-    async def _answering(
-        self, request: SendMessageRequest, caller: CallContext
-    ) -> tuple[SendMessageRequest, CallContext]:
-        """A message and its caller. If an operator answers another principal's task, the message names the operator.
-
-        Raises:
-            A2AError: FORBIDDEN, the operator may not answer.
-        """
-        message = request.message
-        if message.task_id is None or caller.operator is None:
-            return request, caller
-        caller = await self._acting(message.task_id, caller, OperatorRole.ANSWER)
-        if caller.acting:
-            if request.configuration and request.configuration.task_push_notification_config:
-                raise is_for_its_owner("say where notifications go")
-            metadata = {**(message.metadata or {}), ANSWERED_BY: caller.acting}
-            request = request.changed(message=message.changed(metadata=metadata))
-        return request, caller
+    def tell_of_refusal(self, live: LiveTask) -> None:
+        """See `Intake.tell_of_refusal`."""
+        self._intake.tell_of_refusal(live)
 
     async def _own(self, task_id: str, caller: CallContext) -> LiveTask:
         """The caller's task, by its id or, if the caller names tasks, by its name."""
@@ -685,25 +595,12 @@ def _canceled_by(operator: str) -> JsonObject | None:
     return {CANCELED_BY: operator} if operator else None
 
 
-def _shown_to(caller: CallContext, task: Task, owner: str) -> Task:
-    """A task as its caller sees it. An operator sees the owner, and may not see the contents of the tasks of others."""
-    if caller.operator is None:
-        return task
-    shown = task if caller.sees_contents or owner == caller.asker else withheld_task(task)
-    return with_note(shown, {OWNER: owner})
-
-
-def _shown_events(caller: CallContext, watcher: Watcher) -> Watcher:
-    """A watcher that shows only what its caller may see."""
-    if caller.acting and not caller.sees_contents:
-        watcher.view = withheld_event
-    return watcher
-
-
-def _listed_for(caller: CallContext, row: StoredTask, note: JsonObject | None) -> Task:
+def _listed_for(
+    caller: CallContext, row: StoredTask, note: JsonObject | None, shown: Callable[[Task, str], Task] | None
+) -> Task:
     task, moments = listed_task(row)
-    task = with_note(task, note)
-    return _shown_to(caller, with_note(task, _moments_for(caller, moments)), row.origin.owner)
+    task = with_note(with_note(task, note), _moments_for(caller, moments))
+    return task if shown is None else shown(task, row.origin.owner)
 
 
 def _moments_for(caller: CallContext, moments: MomentLines) -> JsonObject | None:
@@ -719,24 +616,3 @@ async def _stored_or_dropped(job: Job, work: PlannedWork) -> None:
         if isinstance(work, ReservedWork):
             work.drop()
         raise
-
-
-async def _sent(engine: Engine, request: SendMessageRequest, caller: CallContext) -> SendMessageResponse:
-    reply = await engine.send(request, caller)
-    return SendMessageResponse(task=reply) if isinstance(reply, Task) else SendMessageResponse(message=reply)
-
-
-_ANSWERED: Final[Mapping[type[Model], Callable[[Engine, Any, CallContext], Awaitable[Model]]]] = {
-    SendMessageRequest: _sent,
-    GetTaskRequest: lambda engine, request, caller: engine.get(request.id, request.history_length, caller),
-    ListTasksRequest: Engine.list,
-    CancelTaskRequest: lambda engine, request, caller: engine.cancel(request.id, caller),
-}
-"""The methods that answer operations with one answer, by the type of the request: dialects have their own operations
-with the same requests. The service answers operations on webhooks and cards."""
-
-_WATCHED: Final[Mapping[type[Model], Callable[[Engine, Any, CallContext], Awaitable[Watcher]]]] = {
-    SendMessageRequest: Engine.stream,
-    SubscribeToTaskRequest: lambda engine, request, caller: engine.subscribe(request.id, caller),
-}
-"""The methods that answer operations with a stream, by the type of the request."""

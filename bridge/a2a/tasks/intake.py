@@ -45,7 +45,7 @@ from bridge.a2a.tasks.agent import (
     Turn,
     WorkSession,
 )
-from bridge.a2a.tasks.callers import CallContext
+from bridge.a2a.tasks.callers import CallContext, pass_gate
 from bridge.a2a.tasks.draft import BriefWork, DraftTask
 from bridge.a2a.tasks.idempotency import REPEATED, Earlier, MessageBook, Repeat
 from bridge.a2a.tasks.live import LiveTask
@@ -201,6 +201,8 @@ class Intake:
             request = await self._addressing.by_its_id(name, request, principal)
             if request.message.task_id is not None and self._is_shared:
                 before = await self._book.task_of(principal.name, message.message_id)
+        if (hop := trace.hop.get()) is not None and hop.is_gated:
+            await self._before_start(hop, request, caller)
         turn, live, hold = await self._placed(request, caller)
         # No await from here on: otherwise another request could use up the free room, or start work on the task.
         try:
@@ -234,14 +236,13 @@ class Intake:
         if is_answer:
             trace.go_on(self._agent.work_kept(live.kept).trace)
 
-    async def foretell(self, hop: Hop, request: SendMessageRequest, caller: CallContext) -> None:
-        """Tell a hop the task and the work of a message before it is accepted, as far as they are known.
+    async def _before_start(self, hop: Hop, request: SendMessageRequest, caller: CallContext) -> None:
+        """Pass the audit's gate, with the task and the work that the message means. The message is placed after this
+        wait: meanwhile the task may have moved.
 
         Raises:
-            A2AError: the message is refused.
+            A2AError: the message is refused, or the gate is closed.
         """
-        if caller.names_tasks and request.message.task_id is not None:
-            request = await self._addressing.by_its_id(request.message.task_id, request, caller.principal)
         turn, live = await self._addressing.of_message(request, caller)
         if live is not None:
             hop.task_id, hop.context_id = live.id, live.origin.context_id
@@ -251,6 +252,8 @@ class Intake:
         else:
             with _busy_as_error():
                 hop.skill, hop.peer, _ = await done_slowly(partial(self._agent.work_meant, turn))
+        await pass_gate(hop)
+        hop.forget()  # the message tells its work again when it starts
 
     def tell_of_refusal(self, live: LiveTask) -> None:
         """Tell the hop of a refused request, if there is one, its task and skill. Nothing goes to the peer."""

@@ -243,7 +243,7 @@ class McpServer:
         """The answer to a request, if the SDK finds no fault in it."""
         require_admitted(ctx)
         await call_next(ctx)
-        if hop is not None and hop.gate is not None and not hop.intent:
+        if hop is not None and hop.is_gated and not hop.intent:
             await self._intend(hop, ctx)
         return await self._performed(ctx, method)
 
