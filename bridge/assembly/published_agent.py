@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from starlette.types import ASGIApp
 
 from bridge.a2a.client.agent_card import OwnCard
-from bridge.a2a.layers.chain import layers_around
+from bridge.a2a.layers.chain import layers_around, shared
+from bridge.a2a.layers.operations import TaskOperations
 from bridge.a2a.model.life import IdsAndClock
 from bridge.a2a.push.sender import PushSender
 from bridge.a2a.server.app import AgentLimits, AgentServer
@@ -46,6 +47,8 @@ class PublishedAgent:
     name: str
     agent: ToolsAgent
     engine: Engine
+    tasks: TaskOperations
+    """The operations of the engine, without the layers that a changed file may change."""
     service: Service
     server: AgentServer
     app: ASGIApp
@@ -74,7 +77,7 @@ class PublishedAgent:
     def update(self, plan: PublishedPlan, sources: Sequence[SkillSource], *, operators: bool) -> None:
         """Take over another plan and other servers. Calls in flight keep the servers and layers that they began
         with."""
-        self.service.tasks = layers_around(self.engine, operators=operators)
+        self.service.tasks = layers_around(self.tasks, self.engine, operators=operators)
         self.agent.update(
             sources, agent_options_of(self.name, plan, push=self.push is not None), plan.overrides
         )
@@ -130,7 +133,10 @@ async def published(
             agent, store, plan.profile, process, ids, None if push is None else push.webhooks
         ) as engine,
     ):
-        service = Service(engine, gate, process.requests.parts, layers_around(engine, operators=operators))
+        tasks = shared(engine, store)
+        service = Service(
+            engine, gate, process.requests.parts, layers_around(tasks, engine, operators=operators)
+        )
         server = AgentServer(
             agent,
             service,
@@ -146,7 +152,9 @@ async def published(
             shows_operators_contents=place.operators_see_contents,
         )
         sender = None if push is None else push.sender
-        yield PublishedAgent(name, agent, engine, service, server, server.at(path_of(name)), where, sender)
+        yield PublishedAgent(
+            name, agent, engine, tasks, service, server, server.at(path_of(name)), where, sender
+        )
 
 
 def agent_options_of(face: str, plan: PublishedPlan, *, push: bool) -> AgentOptions:

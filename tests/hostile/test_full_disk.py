@@ -38,7 +38,7 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallDisk]:
 
 async def in_service(engine: Engine) -> None:
     """Wait until the engine takes new work and has nothing left to look after."""
-    while not engine.ready or list(engine._tasks):
+    while not engine.ready or list(engine.registry):
         await anyio.lowlevel.checkpoint()
 
 

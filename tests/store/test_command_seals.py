@@ -7,8 +7,8 @@ from uuid import uuid4
 
 import pytest
 
+from bridge.a2a.layers.replica_commands import command_from
 from bridge.a2a.model.errors import UNAVAILABLE, A2AError
-from bridge.a2a.tasks.replica_commands import command_from
 from bridge.replicas.proofs import ProofPurpose, Proofs
 from bridge.store.postgres.command_seals import CommandPlace, CommandSeals, ForeignCommandError
 

@@ -11,6 +11,8 @@ import anyio
 import pytest
 from pydantic_core import from_json
 
+from bridge.a2a.layers.chain import layers_around, shared
+from bridge.a2a.layers.operations import TaskOperations
 from bridge.a2a.model.errors import INVALID_PARAMS, A2AError, ErrorKind
 from bridge.a2a.model.objects import (
     Message,
@@ -43,6 +45,8 @@ class Replica:
     engine: Engine
     store: ReplicaStore
     agent: Scripted
+    tasks: TaskOperations
+    """The operations of the engine, with the layers for replicas and operators."""
 
     @property
     def turns(self) -> list[str]:
@@ -83,7 +87,8 @@ class Fleet:
             clock = clock_of(store, lambda: self.clock.now_ms + ahead_ms)
             ids = replace(self.clock.ids, now_ms=clock)
             async with Engine(agent, store, ids, limits, retention) as engine:
-                yield Replica(engine, store, agent)
+                tasks = layers_around(shared(engine, store), engine, operators=True)
+                yield Replica(engine, store, agent, tasks)
 
     def fence(self, replica: Replica) -> None:
         """Let a replica stand still until it is taken for dead, and then go on."""

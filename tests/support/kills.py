@@ -83,7 +83,7 @@ async def kill_often(kills: int, store: str) -> Tally:
         tally = await _kill_while_calling(bridge, kills)
         await _reached(_files, with_bridge)
         assert bridge.bridge.engine.running == 0
-        assert not list(bridge.bridge.engine._tasks)
+        assert not list(bridge.bridge.engine.registry)
         (child,) = children_with("--to-be-killed")
         assert not children_of(child)
     assert not children_with("--to-be-killed")

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from bridge.a2a.layers.operations import TaskOperations
 from bridge.a2a.layers.operators import Operators
+from bridge.a2a.layers.replicated import Replicated
 from bridge.a2a.tasks.engine import Engine
+from bridge.store.contract import Store
 
 
-def layers_around(engine: Engine, *, operators: bool) -> TaskOperations:
-    """The operations of an engine with the layers that the configuration asks for. `operators` says that some callers
-    may be operators."""
-    tasks: TaskOperations = engine
-    if operators:
-        tasks = Operators(tasks, engine)
-    return tasks
+def shared(engine: Engine, store: Store) -> TaskOperations:
+    """The operations of a running engine. If other replicas use its store, they are served from now on."""
+    if store.replicas is None:
+        return engine
+    replicated = Replicated(engine, store.replicas)
+    replicated.start()
+    return replicated
+
+
+def layers_around(tasks: TaskOperations, engine: Engine, *, operators: bool) -> TaskOperations:
+    """The operations with the layers that the configuration asks for. `tasks` are those of `shared`. `operators` says
+    that some callers may be operators."""
+    return Operators(tasks, engine) if operators else tasks

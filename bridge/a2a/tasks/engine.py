@@ -1,8 +1,8 @@
 """Running tasks: accepts messages, starts the agent's work, and answers requests about tasks.
 
 The engine owns every running task, in one task group, and knows no wire format. All state that outlives the process is
-in the store. A running engine is the only writer of its store, or one of several replicas (`others.py`). Only one
-replica at a time writes to a task.
+in the store. A running engine is the only writer of its store, or one of several replicas: then the layer
+`a2a/layers/replicated.py` is around it. Only one replica at a time writes to a task.
 
 Spec: A2A 1.0 sections 3.1 (operations), 3.3.1 (idempotency), 3.4 (contexts and tasks), 13.1 (scope).
 """
@@ -132,7 +132,6 @@ from bridge.a2a.tasks.idempotency import MessageBook
 from bridge.a2a.tasks.intake import AcceptedMessage, EngineLimits, Intake
 from bridge.a2a.tasks.live import LiveTask, refused_commit
 from bridge.a2a.tasks.moments import MomentLines, line_of
-from bridge.a2a.tasks.others import OtherReplicas
 from bridge.a2a.tasks.recovery import Recovery
 from bridge.a2a.tasks.session_owners import SessionOwnership
 from bridge.a2a.tasks.task_listing import (
@@ -184,41 +183,39 @@ class Engine:
         """May be replaced at any time. The limits for repeated messages stay those of the start."""
         self.webhooks = webhooks
         self._retention = retention
-        self._messages = MessageBook(
+        self.messages = MessageBook(
             store, ids, self.limits.requests.repeat_seconds, self.limits.requests.repeat_answered_seconds
         )
         self._closing = False
         self._idle = anyio.Event()
-        self._tasks = TaskRegistry(
+        self.registry = TaskRegistry(
             store,
             ids,
             self.limits.store_pace,
             self._look_whether_idle,
             moments_most=self.limits.requests.timeline_moments,
         )
-        sessions = None if store.replicas is None else SessionOwnership(store.replicas)
-        self._intake = Intake(agent, store, ids, self._tasks, sessions, self._messages, self._start, webhooks)
-        self._recovery = Recovery(agent, store, self._tasks, self._start)
-        self._others = (
-            None
-            if store.replicas is None or sessions is None
-            else OtherReplicas(store.replicas, self._tasks, sessions, self._messages, self)
+        self._is_shared = store.replicas is not None
+        self.sessions = None if store.replicas is None else SessionOwnership(store.replicas)
+        """The sessions of this replica; None if no other replica uses the same store."""
+        self._intake = Intake(
+            agent, store, ids, self.registry, self.sessions, self.messages, self._start, webhooks
         )
+        self._recovery = Recovery(agent, store, self.registry, self._start)
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        """Start, and recover the tasks of the last process.
+        """Start, and recover the tasks of the last process, unless other replicas use the same store: then
+        `Replicated.start` does that.
 
         Raises:
             StoreError: a task that cannot be resumed could not be ended in the store.
         """
         async with AsyncExitStack() as stack:
             self._group = await stack.enter_async_context(anyio.create_task_group())
-            self._tasks.start(self._group)
+            self.registry.start(self._group)
             try:
-                if self._store.replicas is not None and self._others is not None:
-                    self._store.replicas.start(self._others)
-                else:
+                if not self._is_shared:
                     await self._recovery.recover()
             except BaseException:
                 self._group.cancel_scope.cancel()
@@ -226,7 +223,7 @@ class Engine:
             self._stack = stack.pop_all()
         if self._retention is not None:
             self._group.start_soon(evict_periodically, self._store, self._retention, self._ids.now_ms)
-        self._group.start_soon(self._tasks.end_unanswered, self.limits.run.input_timeout_seconds)
+        self._group.start_soon(self.registry.end_unanswered, self.limits.run.input_timeout_seconds)
         return self
 
     async def __aexit__(
@@ -250,11 +247,13 @@ class Engine:
     @property
     def running(self) -> int:
         """The number of tasks with running work."""
-        return sum(live.running is not None for live in self._tasks)
+        return sum(live.running is not None for live in self.registry)
 
     def running_by_state(self) -> Mapping[TaskState, int]:
         """How many tasks with running work are in each state."""
-        return Counter(live.state or TaskState.SUBMITTED for live in self._tasks if live.running is not None)
+        return Counter(
+            live.state or TaskState.SUBMITTED for live in self.registry if live.running is not None
+        )
 
     async def waiting_in(self, state: TaskState) -> Mapping[str, int]:
         """The ids of the tasks in the store that wait for their clients in this state, each with the time at which its
@@ -275,22 +274,30 @@ class Engine:
         Raises:
             A2AError: the message is refused.
         """
-        configuration = request.configuration or SendMessageConfiguration()
-        accepted = await self._take(request, caller, watch=False)
-        while isinstance(accepted.live, DraftTask):
+        accepted = await self.take(request, caller, watch=False)
+        return await self.answer_to(request, accepted)
+
+    async def answer_to(self, request: SendMessageRequest, accepted: AcceptedMessage) -> Task | Message:
+        """The answer to a message that was accepted.
+
+        Raises:
+            A2AError: UNAVAILABLE, the message could not be stored.
+            StoreConflictError: another replica was first. Try again.
+        """
+        if isinstance(accepted.live, DraftTask):
             if (reply := await accepted.live.reply()) is not None:
                 return reply
-            if self._others is None or not await accepted.live.is_forestalled():
-                break
-            accepted = await self._take(request, caller, watch=False)
+            if self._is_shared and await accepted.live.is_forestalled():
+                raise StoreConflictError("another replica made a task of the same message")
+        configuration = request.configuration or SendMessageConfiguration()
         is_left = self._closing and accepted.live.running is None
         settled = not (configuration.return_immediately or is_left or accepted.is_held)
-        task = await self._tasks.reached(accepted.live, accepted.seq, settled=settled)
+        task = await self.registry.reached(accepted.live, accepted.seq, settled=settled)
         return with_note(with_history(task, configuration.history_length), accepted.note)
 
     def written(self, request: SendMessageRequest, caller: CallContext) -> None:
         """Note that the answer to a message was written in full to its client."""
-        self._messages.written(caller.principal.name, request.message.message_id)
+        self.messages.written(caller.principal.name, request.message.message_id)
 
     async def stream(self, request: SendMessageRequest, caller: CallContext) -> Watcher:
         """Accept a message and watch its task. The caller closes the watcher.
@@ -298,7 +305,7 @@ class Engine:
         Raises:
             A2AError: the message is refused.
         """
-        accepted = await self._take(request, caller, watch=True)
+        accepted = await self.take(request, caller, watch=True)
         assert accepted.watcher is not None
         if not isinstance(accepted.live, DraftTask):
             await self._begun(accepted, accepted.watcher)
@@ -330,7 +337,7 @@ class Engine:
             A2AError: TASK_NOT_FOUND, also for another principal's task.
         """
         live = await self._own(task_id, caller)
-        task = with_history(await self._tasks.visible_state(live), history_length)
+        task = with_history(await self.registry.visible_state(live), history_length)
         task = with_note(task, live.progress if caller.comes_late else None)
         return with_note(task, _moments_for(caller, live.moments))
 
@@ -358,7 +365,7 @@ class Engine:
         listing = bounded(await self._store.list(replace(query_from(request, caller.principal), owner=owner)))
         tasks = []
         for row in listing.tasks:
-            note = self._tasks.progress_of(row.task_id) if caller.comes_late else None
+            note = self.registry.progress_of(row.task_id) if caller.comes_late else None
             read = partial(_listed_for, caller, row, note, shown)
             is_heavy = containers_in(row) > HEAVY_CONTAINERS
             tasks.append(await anyio.to_thread.run_sync(read) if is_heavy else read())
@@ -370,19 +377,14 @@ class Engine:
         Raises:
             A2AError: TASK_NOT_FOUND, or TASK_NOT_CANCELABLE when the task ended in another way.
         """
-        cancel = self.cancel_here if self._others is None else self._others.cancel
-        return await cancel(task_id, caller)
-
-    async def cancel_here(self, task_id: str, caller: CallContext) -> Task:
-        """See `ReplicaWork.cancel_here`."""
         live = await self._own(task_id, caller)
         self._intake.tell_of(live)
         if (hop := trace.hop.get()) is not None and hop.is_gated:
             await pass_gate(hop)
             live = await self._own(live.id, caller)  # the task may have left memory
         if live.task.status.state in ENDED:
-            raise task_not_cancelable(await self._tasks.reached(live, live.next_seq - 1, settled=True))
-        self._tasks.require_here(live)
+            raise task_not_cancelable(await self.registry.reached(live, live.next_seq - 1, settled=True))
+        self.registry.require_here(live)
         self._note(live, MomentKind.CANCEL, by=caller.asker)
         running = live.running
         if running is not None:
@@ -391,11 +393,13 @@ class Engine:
             with anyio.move_on_after(self.limits.run.cancel_grace_seconds):
                 await running.finished.wait()
             live = await self._own(live.id, caller)  # the task may have left memory with its work
-            self._tasks.require_here(live)
+            self.registry.require_here(live)
         if live.task.status.state not in ENDED:
-            canceled = self._tasks.conclude(live, TaskState.CANCELED, _CANCELED, _canceled_by(caller.acting))
-            await self._tasks.unless_overtaken(canceled)
-        task = await self._tasks.reached(live, live.next_seq - 1, settled=True)
+            canceled = self.registry.conclude(
+                live, TaskState.CANCELED, _CANCELED, _canceled_by(caller.acting)
+            )
+            await self.registry.unless_overtaken(canceled)
+        task = await self.registry.reached(live, live.next_seq - 1, settled=True)
         if task.status.state is not TaskState.CANCELED:
             raise task_not_cancelable(task)
         return with_history(task, None)
@@ -407,10 +411,10 @@ class Engine:
             A2AError: TASK_NOT_FOUND, or UNSUPPORTED_OPERATION if the task has ended, unless the caller `comes_late`.
         """
         live = await self._own(task_id, caller)
-        task = await self._tasks.visible_state(live)
+        task = await self.registry.visible_state(live)
         if task.status.state in ENDED and not caller.comes_late:
             raise task_has_ended(task)
-        live = self._tasks.attached(live)
+        live = self.registry.attached(live)
         note = live.progress if caller.comes_late else None
         return live.watch(self.limits.watch_events, note=note)
 
@@ -431,7 +435,7 @@ class Engine:
 
     async def is_named(self, task_id: str, caller: CallContext) -> bool:
         """Whether this id is a name that the caller gave to a task."""
-        if self._tasks.is_at_hand(task_id):
+        if self.registry.is_at_hand(task_id):
             return False
         return await self._intake.task_named(task_id, caller.principal) is not None
 
@@ -441,7 +445,7 @@ class Engine:
 
     async def find(self, task_id: str) -> LiveTask | None:
         """The task with this id, whoever owns it."""
-        return await self._tasks.find(task_id)
+        return await self.registry.find(task_id)
 
     def tell_of_refusal(self, live: LiveTask) -> None:
         """See `Intake.tell_of_refusal`."""
@@ -451,24 +455,17 @@ class Engine:
         """The caller's task, by its id or, if the caller names tasks, by its name."""
         if caller.names_tasks:
             task_id = await self._intake.task_named(task_id, caller.principal) or task_id
-        return await self._tasks.require_owned(task_id, caller.principal)
-
-    async def _take(
-        self, request: SendMessageRequest, caller: CallContext, *, watch: bool
-    ) -> AcceptedMessage:
-        if self._others is not None:
-            return await self._others.take(request, caller, watch=watch)
-        return await self.take_here(request, caller, watch=watch)
+        return await self.registry.require_owned(task_id, caller.principal)
 
     def adopt(self, task: StoredTask) -> None:
-        """See `ReplicaWork.adopt`. A stopping replica leaves the task to the next one."""
+        """Continue a task of a replica that is gone. A stopping replica leaves the task to the next one."""
         if not self._closing:
             self._recovery.adopt(task)
 
-    async def take_here(
+    async def take(
         self, request: SendMessageRequest, caller: CallContext, *, watch: bool, only: str | None = None
     ) -> AcceptedMessage:
-        """See `ReplicaWork.take_here`."""
+        """See `Intake.take`."""
         return await self._intake.take(
             request, caller, self.limits, self._require_running, watch=watch, only=only
         )
@@ -480,7 +477,7 @@ class Engine:
     ) -> None:
         job = Job(
             turn,
-            self._tasks.events_of(live),
+            self.registry.events_of(live),
             partial(self._emit, live, running),
             stored,
             running,
@@ -493,7 +490,7 @@ class Engine:
         broke = False
         with running.scope:
             try:
-                if self._others is not None:
+                if self._is_shared:
                     await _stored_or_dropped(job, work)
                 await work(job)
             except StoreError as exc:
@@ -504,22 +501,22 @@ class Engine:
                 broke = True
         if running.abandoned:
             running.finish()
-            return self._tasks.changed(live)
+            return self.registry.changed(live)
         live.running = None
         if live.task.status.state not in SETTLED and live.failure is None:
             if self._is_left(live, running):
                 live.leave()
             elif running.canceled:
                 by = _canceled_by(running.canceled_by)
-                self._tasks.conclude(live, TaskState.CANCELED, _CANCELED, by)
+                self.registry.conclude(live, TaskState.CANCELED, _CANCELED, by)
             elif self._closing:
-                self._tasks.conclude(live, TaskState.FAILED, _STOPPED)
+                self.registry.conclude(live, TaskState.FAILED, _STOPPED)
             else:
-                self._tasks.conclude(live, TaskState.FAILED, _BROKE if broke else _SILENT)
-        if self._others is not None and not (running.stays and live.state in INTERRUPTED):
-            self._others.give_back(live, is_left=self._is_left(live, running))
+                self.registry.conclude(live, TaskState.FAILED, _BROKE if broke else _SILENT)
+        if not (running.stays and live.state in INTERRUPTED):
+            self.registry.give_back(live, is_left=self._is_left(live, running))
         running.finish()
-        self._tasks.changed(live)
+        self.registry.changed(live)
         return None
 
     def _emit(
@@ -540,7 +537,7 @@ class Engine:
         return (is_ending or running.abandoned) and (running.outlives or waits)
 
     def _look_whether_idle(self) -> None:
-        if self._closing and not any(live.running and not live.running.hearing for live in self._tasks):
+        if self._closing and not any(live.running and not live.running.hearing for live in self.registry):
             self._idle.set()
 
     # Starting and stopping
@@ -549,7 +546,7 @@ class Engine:
         """Refuse new messages, let running work go on for `seconds`, then stop it. Streams end with their tasks."""
         self._closing = True
         self._end_waiting_streams()
-        if self._others is not None:
+        if self._is_shared:
             self._leave_to_others()
         self._look_whether_idle()
         if not self._idle.is_set():
@@ -559,11 +556,11 @@ class Engine:
 
     async def stop(self) -> None:
         """Stop every running task now."""
-        for live in self._tasks:
+        for live in self.registry:
             if live.running is not None:
                 live.running.scope.cancel()
         with anyio.move_on_after(self.limits.run.cancel_grace_seconds):
-            for live in self._tasks:
+            for live in self.registry:
                 if live.running is not None:
                     await live.running.finished.wait()
         self._end_waiting_streams()
@@ -571,7 +568,7 @@ class Engine:
     def _leave_to_others(self) -> None:
         """Hand over the tasks that other replicas can resume, and end the streams and waits of tasks at other
         replicas."""
-        for live in self._tasks:
+        for live in self.registry:
             if live.running is not None and self._is_left(live, live.running):
                 live.running.scope.cancel()
             elif not live.is_mine:
@@ -580,7 +577,7 @@ class Engine:
     def _end_waiting_streams(self) -> None:
         """End the streams of tasks that wait for their clients. No event will come, so the stop need not wait for
         them."""
-        for live in self._tasks:
+        for live in self.registry:
             if live.running is None and live.task.status.state in INTERRUPTED:
                 live.end_streams()
 

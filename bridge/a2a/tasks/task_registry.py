@@ -228,6 +228,15 @@ class TaskRegistry:
         except StoreError as exc:
             logger.debug("an event is not stored: %s", exc)
 
+    def give_back(self, live: LiveTask, *, is_left: bool) -> None:
+        """Release a task that has no more work here to the other replicas, if there are any. `is_left` says that the
+        task needs more work."""
+        replicas = self._store.replicas
+        if replicas is None or live.overtaken or live.failure is not None or live.task.status.state in ENDED:
+            return
+        give = replicas.hand_over if is_left else replicas.release
+        give(live.id, live.next_seq - 1)
+
     def is_elsewhere(self, live: LiveTask) -> bool:
         """Whether another replica holds a task."""
         try:

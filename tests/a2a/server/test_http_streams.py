@@ -334,7 +334,7 @@ async def test_a_reader_that_never_reads_is_cut_off_and_the_task_completes() -> 
             flood.go.set()
             task = (await driver.call("SendMessage", **params))["task"]
             assert state_of(task) == "COMPLETED"
-            assert not list(engine._tasks)
+            assert not list(engine.registry)
             seen = await read_to_end(stuck)
     assert task["id"].encode() in seen
     assert b"TASK_STATE_COMPLETED" not in seen

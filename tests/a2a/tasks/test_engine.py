@@ -200,7 +200,7 @@ async def test_work_that_ignores_cancellation_is_cancelled_after_the_grace_and_i
         await over.wait()
         await anyio.wait_all_tasks_blocked()
         assert await engine.get(task_id, None, ALICE) == canceled
-        assert not list(engine._tasks)
+        assert not list(engine.registry)
 
 
 async def raise_something(job: Job) -> None:
@@ -233,7 +233,7 @@ async def test_work_that_does_not_end_its_task_ends_as_failed(
         assert task.status.state is F
         assert said in words(task)
         assert "secret" not in words(task)
-        assert not list(engine._tasks)
+        assert not list(engine.registry)
 
 
 @pytest.mark.proves("a2a-3.1.5-cancel")
@@ -284,7 +284,7 @@ async def test_a_task_still_running_after_the_drain_fails_and_says_so() -> None:
         await anyio.wait_all_tasks_blocked()
         await engine.drain(0)
         assert await shape(stream) == ["task SUBMITTED", "statusUpdate WORKING", "statusUpdate FAILED"]
-        assert not list(engine._tasks)
+        assert not list(engine.registry)
     async with engine_of(never, store, clock) as engine:
         (task,) = (await engine.list(ListTasksRequest(), ALICE)).tasks
         assert (task.status.state, "was stopped" in words(task)) == (F, True)
@@ -339,12 +339,12 @@ async def test_ended_tasks_without_readers_leave_memory() -> None:
     async with engine_of(work) as engine:
         request = asked()
         task = await engine.send(request, ALICE)
-        assert not list(engine._tasks)
+        assert not list(engine.registry)
         stream, again = await engine.subscribe(task.id, ALICE), await engine.subscribe(task.id, ALICE)
         stream.close()
-        assert [live.id for live in engine._tasks] == [task.id]
+        assert [live.id for live in engine.registry] == [task.id]
         again.close()
-        assert not list(engine._tasks)
+        assert not list(engine.registry)
         (await engine.stream(request, ALICE)).close()
         await engine.get(task.id, None, ALICE)
         async with refused(TASK_NOT_FOUND):
@@ -352,17 +352,17 @@ async def test_ended_tasks_without_readers_leave_memory() -> None:
         async with refused(INVALID_PARAMS):
             await engine.send(asked(taskId=task.id, contextId="other"), ALICE)
         await anyio.wait_all_tasks_blocked()
-        assert not list(engine._tasks)
+        assert not list(engine.registry)
         ended = await engine.send(asked(taskId=task.id), ALICE)
         assert ended.status.state is C
         async with refused(UNSUPPORTED_OPERATION):
             await engine.subscribe(task.id, ALICE)
         (await engine.stream(request, ALICE)).close()
-        assert not list(engine._tasks)
+        assert not list(engine.registry)
         assert (
-            engine._messages._messages
-            == engine._messages._contexts
-            == engine._tasks._loading
+            engine.messages._messages
+            == engine.messages._contexts
+            == engine.registry._loading
             == engine._intake._taking
             == {}
         )
@@ -376,7 +376,7 @@ async def test_a_cancelled_question_leaves_memory_too() -> None:
     async with engine_of(ask) as engine:
         task = await engine.send(asked(), ALICE)
         assert (await engine.cancel(task.id, ALICE)).status.state is X
-        assert not list(engine._tasks)
+        assert not list(engine.registry)
 
 
 @pytest.mark.proves("sse-slow")
@@ -391,7 +391,7 @@ async def test_only_a_reader_that_is_too_slow_is_cut_off() -> None:
         slow = await engine.stream(request, ALICE)
         task = await engine.send(request, ALICE)
         assert (task.status.state, slow.cut_off) == (C, True)
-        assert not list(engine._tasks)
+        assert not list(engine.registry)
         assert await shape(slow) == ["task SUBMITTED", "statusUpdate WORKING", "statusUpdate WORKING"]
 
 
@@ -564,7 +564,7 @@ async def test_a_task_that_another_process_ended_in_the_store_is_given_up() -> N
         async with engine_of(finish, store):
             pass  # recovers it, as FAILED
         gate.go.set()
-        await until(lambda: not list(engine._tasks))
+        await until(lambda: not list(engine.registry))
         assert (await engine.get(task.id, None, ALICE)).status.state is F
 
 
@@ -660,12 +660,12 @@ async def test_while_the_store_fails_messages_are_refused_and_running_tasks_fail
                 await refuse(asked(), ALICE)
         assert (await engine.get(task_id, None, ALICE)).status.state is W
         store.broken = False
-        await until(lambda: engine.ready and not list(engine._tasks))
+        await until(lambda: engine.ready and not list(engine.registry))
         task = await engine.get(task_id, None, ALICE)
         assert (task.status.state, "could not store" in words(task)) == (F, True)
         assert (await engine.send(asked(), ALICE)).status.state is C
     assert kinds == [UNAVAILABLE]
-    assert not list(engine._tasks)
+    assert not list(engine.registry)
 
 
 async def until(true: Callable[[], bool]) -> None:
@@ -695,7 +695,7 @@ async def test_a_message_that_could_not_be_stored_was_not_accepted(late: bool) -
         async with refused(UNAVAILABLE):
             await engine.send(request, ALICE)
         store.broken = False
-        await until(lambda: engine.ready and not list(engine._tasks))
+        await until(lambda: engine.ready and not list(engine.registry))
         assert (await engine.list(ListTasksRequest(), ALICE)).tasks == ()
         assert (await engine.send(request, BOB)).context_id == "mine"
         async with refused(INVALID_PARAMS):
@@ -720,7 +720,7 @@ async def test_a_commit_that_work_waits_for_raises_the_error_of_the_store(late: 
     async with engine_of(work, store) as engine:
         async with refused(UNAVAILABLE):
             await engine.send(asked(), ALICE)
-        await until(lambda: not list(engine._tasks))
+        await until(lambda: not list(engine.registry))
         (task,) = (await engine.list(ListTasksRequest(), ALICE)).tasks
         assert task.status.state is F
     assert caught in (["the disk is full"], [])
@@ -773,7 +773,7 @@ async def test_listening_work_gets_the_answer_without_a_restart() -> None:
         done = await engine.get(task.id, None, ALICE)
         assert work.answers == ["this"]
         assert [text_of_parts(one.parts) for one in done.history or ()] == ["go", "Which?", "this"]
-        assert not list(engine._tasks)
+        assert not list(engine.registry)
 
 
 @pytest.mark.proves("map-answers")
@@ -886,7 +886,7 @@ async def test_messages_are_forgotten_once_a_repeat_would_be_new() -> None:
         clock.pass_ms(600_001)
         request = asked()
         first = await engine.send(request, ALICE)
-        assert len(engine._messages._records) == 1
+        assert len(engine.messages._records) == 1
         assert await engine.send(request, ALICE) == first
 
 
@@ -969,7 +969,7 @@ async def test_a_task_that_could_not_be_stored_is_not_counted() -> None:
         async with refused(UNAVAILABLE):
             await engine.send(asked(), ALICE)
         store.broken = False
-        await until(lambda: engine.ready and not list(engine._tasks))
+        await until(lambda: engine.ready and not list(engine.registry))
         assert (await engine.send(asked(), ALICE)).status.state is C
 
 
@@ -1042,14 +1042,14 @@ async def test_a_resting_task_is_found_again_and_the_oldest_are_dropped() -> Non
     store, clock, large = CountingStore(), Clock(), {"text": "x" * (RESTING_BYTES // 4)}
     async with engine_of(ask, store, clock) as engine:
         tasks = [await engine.send(asked(large), ALICE) for _ in range(6)]
-        assert engine._tasks._resting_bytes <= RESTING_BYTES
-        assert not list(engine._tasks)
+        assert engine.registry._resting_bytes <= RESTING_BYTES
+        assert not list(engine.registry)
         shown = [await engine.get(task.id, None, ALICE) for task in reversed(tasks)]
         assert [task.id for task in shown] == [task.id for task in reversed(tasks)]
         assert 0 < store.loads < 6
         for task in tasks:
             await engine.cancel(task.id, ALICE)
-        assert (engine._tasks._resting_bytes, len(engine._tasks._resting)) == (0, 0)
+        assert (engine.registry._resting_bytes, len(engine.registry._resting)) == (0, 0)
 
 
 @pytest.mark.proves("a2a-3.1.5-cancel")
@@ -1061,7 +1061,7 @@ async def test_a_task_that_is_cancelled_while_it_listens_does_not_rest() -> None
         assert (task.status.state, engine.running) == (INPUT, 1)
         assert (await engine.cancel(task.id, ALICE)).status.state is X
         await anyio.wait_all_tasks_blocked()
-        assert (list(engine._tasks), dict(engine._tasks._resting)) == ([], {})
+        assert (list(engine.registry), dict(engine.registry._resting)) == ([], {})
 
 
 # Messages to a task at work
@@ -1151,7 +1151,7 @@ async def test_a_task_that_listens_can_be_cancelled() -> None:
     async with engine_of(Listening()) as engine:
         task = await engine.send(asked(), ALICE)
         assert (await engine.cancel(task.id, ALICE)).status.state is X
-        assert not list(engine._tasks)
+        assert not list(engine.registry)
 
 
 @pytest.mark.proves("cli-stop", "restart-goes-on")
@@ -1207,7 +1207,7 @@ async def test_resumable_work_is_resumed_and_knows_its_last_message(state: TaskS
         await began.wait()
         copy = deepcopy(store)
         async with engine_of(second, copy, clock) as new:
-            await until(lambda: not list(new._tasks))
+            await until(lambda: not list(new.registry))
             done = await new.get(task.id, None, ALICE)
             assert done.status.state is C
             assert [text_of_parts(one.parts) for one in done.artifacts or ()] == ["go on"]
@@ -1229,7 +1229,7 @@ async def test_resumed_work_that_breaks_has_failed() -> None:
         task = await old.send(asked(configuration={"returnImmediately": True}), ALICE)
         await began.wait()
         async with engine_of(raise_something, deepcopy(store), clock) as new:
-            await until(lambda: not list(new._tasks))
+            await until(lambda: not list(new.registry))
             failed = await new.get(task.id, None, ALICE)
             assert (failed.status.state, "its log says why" in words(failed)) == (F, True)
 

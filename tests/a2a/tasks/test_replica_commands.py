@@ -6,17 +6,7 @@ import json
 
 import pytest
 
-from bridge.a2a.model.errors import (
-    INVALID_PARAMS,
-    KINDS,
-    UNAVAILABLE,
-    A2AError,
-    ErrorKind,
-    Violation,
-    invalid_params,
-)
-from bridge.a2a.tasks.callers import CallContext
-from bridge.a2a.tasks.replica_commands import (
+from bridge.a2a.layers.replica_commands import (
     CancelCommand,
     CanceledReply,
     Command,
@@ -30,6 +20,16 @@ from bridge.a2a.tasks.replica_commands import (
     reply_bytes,
     reply_from,
 )
+from bridge.a2a.model.errors import (
+    INVALID_PARAMS,
+    KINDS,
+    UNAVAILABLE,
+    A2AError,
+    ErrorKind,
+    Violation,
+    invalid_params,
+)
+from bridge.a2a.tasks.callers import CallContext
 from bridge.identity.callers.principals import Principal
 from tests.support.agents import asked
 

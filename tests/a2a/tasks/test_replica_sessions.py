@@ -109,7 +109,7 @@ def settle(replica: Replica, sessions: Sessions) -> None:
 
 
 async def said(replica: Replica, context_id: str, caller: CallContext = ALICE) -> str:
-    (text,) = texts(await task_of(replica.engine, asked(contextId=context_id), caller))
+    (text,) = texts(await task_of(replica.tasks, asked(contextId=context_id), caller))
     return text
 
 
@@ -124,7 +124,7 @@ async def test_the_work_of_a_context_goes_on_in_one_session_whichever_replica_is
 
 async def test_a_context_that_is_new_has_its_session_where_its_message_came() -> None:
     async with counting() as (_, (one, two), (first, second)):
-        task = await task_of(one.engine, asked())
+        task = await task_of(one.tasks, asked())
         assert (texts(task), task.context_id) == (["1"], next(iter(first.counts)))
         assert task.context_id is not None
         assert await said(two, task.context_id) == "2"
@@ -142,7 +142,7 @@ async def test_a_stream_at_another_replica_has_the_events_of_the_work_in_the_ses
             await first.count(job)
 
         one.agent.script = slow
-        stream = await two.engine.stream(asked(contextId="a"), ALICE)
+        stream = await two.tasks.stream(asked(contextId="a"), ALICE)
         await began.wait()
         may_end.set()
         events = await shape(stream)
@@ -156,7 +156,7 @@ async def test_the_same_message_at_both_replicas_is_work_once() -> None:
         tasks: list[Task] = []
 
         async def send(replica: Replica) -> None:
-            tasks.append(await task_of(replica.engine, request))
+            tasks.append(await task_of(replica.tasks, request))
 
         async with anyio.create_task_group() as group:
             for replica in (two, one, two):
@@ -177,17 +177,17 @@ async def test_an_answer_to_a_task_at_rest_goes_to_the_replica_that_has_the_sess
         await said(one, "a")
         two.agent.session = lambda turn, context_id: None
         two.agent.script = one.agent.script = ask
-        task = await task_of(two.engine, asked(contextId="a"))
+        task = await task_of(two.tasks, asked(contextId="a"))
         assert task.status.state is INPUT
         settle(two, Sessions())
-        answered = await task_of(two.engine, asked(taskId=task.id))
+        answered = await task_of(two.tasks, asked(taskId=task.id))
         assert texts(answered) == ["2"]
 
 
 async def test_brief_work_in_a_session_of_another_replica_is_a_task() -> None:
     async with counting() as (_, (one, two), (first, second)):
         one.agent.script, two.agent.script = BriefWork(first.count), BriefWork(second.count)
-        reply = await one.engine.send(asked(contextId="a"), ALICE)
+        reply = await one.tasks.send(asked(contextId="a"), ALICE)
         assert isinstance(reply, Message)
         assert await said(two, "a") == "2"
 
@@ -295,9 +295,9 @@ async def test_work_that_stays_is_given_its_answer_and_ends_with_its_replica() -
                 await say(job, C)
 
         one.agent.script = ask
-        task = await task_of(one.engine, asked())
-        assert texts(await task_of(two.engine, asked(taskId=task.id))) == ["answered"]
+        task = await task_of(one.tasks, asked())
+        assert texts(await task_of(two.tasks, asked(taskId=task.id))) == ["answered"]
         assert not two.turns
-        left = await task_of(one.engine, asked())
+        left = await task_of(one.tasks, asked())
         assert left.status.state is TaskState.INPUT_REQUIRED
         assert found.shared.holder_of(left.id) == one.store.epoch

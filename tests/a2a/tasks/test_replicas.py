@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
+from bridge.a2a.layers.replica_commands import ElsewhereReply, SendCommand, command_bytes, reply_from
 from bridge.a2a.model.errors import (
     FORBIDDEN,
     INVALID_PARAMS,
@@ -25,7 +26,6 @@ from bridge.a2a.tasks.agent import Job, Turn
 from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.tasks.draft import BriefWork
 from bridge.a2a.tasks.idempotency import REPEATED
-from bridge.a2a.tasks.replica_commands import ElsewhereReply, SendCommand, command_bytes, reply_from
 from bridge.a2a.tasks.watcher import Watcher
 from bridge.identity.callers.principals import OperatorRole, Principal
 from tests.support.agents import ALICE, Scripted, asked, give, say
@@ -73,21 +73,21 @@ async def deadline() -> AsyncIterator[None]:
 async def test_a_task_of_one_replica_is_got_listed_and_watched_at_another() -> None:
     work = Steps()
     async with pair(work) as (one, two):
-        task = await task_of(one.engine, asked(configuration=AT_ONCE), ALICE)
+        task = await task_of(one.tasks, asked(configuration=AT_ONCE), ALICE)
         await work.began.wait()
-        assert await two.engine.get(task.id, None, ALICE) == await one.engine.get(task.id, None, ALICE)
-        (listed,) = (await two.engine.list(ListTasksRequest(), ALICE)).tasks
+        assert await two.tasks.get(task.id, None, ALICE) == await one.tasks.get(task.id, None, ALICE)
+        (listed,) = (await two.tasks.list(ListTasksRequest(), ALICE)).tasks
         assert (listed.id, listed.status.state) == (task.id, W)
         async with refused(TASK_NOT_FOUND):
-            await two.engine.get(task.id, None, BOB)
-        stream = await two.engine.subscribe(task.id, ALICE)
+            await two.tasks.get(task.id, None, BOB)
+        stream = await two.tasks.subscribe(task.id, ALICE)
         work.go()
         work.go()
         assert await shape(stream) == ["task WORKING", "artifactUpdate", "statusUpdate COMPLETED"]
-        assert texts(await two.engine.get(task.id, None, ALICE)) == ["piece 0"]
+        assert texts(await two.tasks.get(task.id, None, ALICE)) == ["piece 0"]
         await anyio.wait_all_tasks_blocked()
-        assert not list(one.engine._tasks)
-        assert not list(two.engine._tasks)
+        assert not list(one.engine.registry)
+        assert not list(two.engine.registry)
         assert two.store.followed == []
 
 
@@ -97,26 +97,26 @@ async def test_a_list_is_in_order_though_the_clocks_of_the_replicas_are_hours_ap
         tasks = []
         for replica in (*replicas, *replicas):
             found.clock.pass_ms(10)
-            tasks.append((await task_of(replica.engine, asked())).id)
+            tasks.append((await task_of(replica.tasks, asked())).id)
         for replica in replicas:
-            listed = await replica.engine.list(ListTasksRequest(), ALICE)
+            listed = await replica.tasks.list(ListTasksRequest(), ALICE)
             assert [task.id for task in listed.tasks] == tasks[::-1]
 
 
 async def test_a_get_has_every_event_of_another_replica_and_no_stream_misses_one() -> None:
     work = Steps()
     async with pair(work) as (one, two):
-        task = await task_of(one.engine, asked(configuration=AT_ONCE), ALICE)
+        task = await task_of(one.tasks, asked(configuration=AT_ONCE), ALICE)
         await work.began.wait()
-        stream = await two.engine.subscribe(task.id, ALICE)
+        stream = await two.tasks.subscribe(task.id, ALICE)
         two.store.hold_feed()
-        watched = await one.engine.subscribe(task.id, ALICE)
+        watched = await one.tasks.subscribe(task.id, ALICE)
         work.go()
         work.go()
         assert (await shape(watched))[-1] == "statusUpdate COMPLETED"
-        assert (await two.engine.get(task.id, None, ALICE)).status.state is C
+        assert (await two.tasks.get(task.id, None, ALICE)).status.state is C
         async with refused(UNSUPPORTED_OPERATION):
-            await two.engine.subscribe(task.id, ALICE)
+            await two.tasks.subscribe(task.id, ALICE)
         assert await shape(stream) == ["task WORKING", "artifactUpdate", "statusUpdate COMPLETED"]
 
 
@@ -124,11 +124,11 @@ async def test_a_stream_whose_events_were_folded_before_they_were_told_goes_on_w
     work = Steps()
     async with fleet(work) as found:
         one, two = await found.start(), await found.start()
-        task = await task_of(one.engine, asked(configuration=AT_ONCE), ALICE)
+        task = await task_of(one.tasks, asked(configuration=AT_ONCE), ALICE)
         await work.began.wait()
-        stream = await two.engine.subscribe(task.id, ALICE)
+        stream = await two.tasks.subscribe(task.id, ALICE)
         two.store.hold_feed()
-        watched = await one.engine.subscribe(task.id, ALICE)
+        watched = await one.tasks.subscribe(task.id, ALICE)
         work.go()
         work.go()
         await shape(watched)
@@ -142,10 +142,10 @@ async def test_a_stream_whose_events_were_folded_before_they_were_told_goes_on_w
 
 async def test_an_answer_to_a_task_at_rest_is_worked_on_where_it_arrives() -> None:
     async with pair(ask_then_finish) as (one, two):
-        task = await task_of(one.engine, asked(), ALICE)
+        task = await task_of(one.tasks, asked(), ALICE)
         assert (task.status.state, words(task)) == (INPUT, "Which?")
-        watched = await one.engine.subscribe(task.id, ALICE)
-        done = await task_of(two.engine, asked({"text": "this"}, taskId=task.id), ALICE)
+        watched = await one.tasks.subscribe(task.id, ALICE)
+        done = await task_of(two.tasks, asked({"text": "this"}, taskId=task.id), ALICE)
         assert (done.status.state, texts(done)) == (C, ["this"])
         assert (one.turns, two.turns) == (["go"], ["this"])
         assert await shape(watched) == [
@@ -154,7 +154,7 @@ async def test_an_answer_to_a_task_at_rest_is_worked_on_where_it_arrives() -> No
             "artifactUpdate",
             "statusUpdate COMPLETED",
         ]
-        assert await one.engine.get(task.id, None, ALICE) == done
+        assert await one.tasks.get(task.id, None, ALICE) == done
 
 
 @pytest.mark.parametrize("delayed", [True, False])
@@ -171,11 +171,11 @@ async def test_the_first_of_two_concurrent_answers_runs_and_the_other_is_held_or
         return await say(job, C)
 
     async with pair(work) as (one, two):
-        task = await task_of(one.engine, asked(), ALICE)
+        task = await task_of(one.tasks, asked(), ALICE)
         answers: dict[str, Task] = {}
 
         async def answer(replica: Replica, text: str) -> None:
-            answers[text] = await task_of(replica.engine, asked({"text": text}, taskId=task.id), ALICE)
+            answers[text] = await task_of(replica.tasks, asked({"text": text}, taskId=task.id), ALICE)
 
         if delayed:
             one.store.hold_writes()
@@ -188,7 +188,7 @@ async def test_the_first_of_two_concurrent_answers_runs_and_the_other_is_held_or
             one.store.let_writes()
             await anyio.wait_all_tasks_blocked()
             gate.set()
-        task = await one.engine.get(task.id, None, ALICE)
+        task = await one.tasks.get(task.id, None, ALICE)
         said = [text_of_parts(message.parts) for message in task.history or ()]
         assert sorted(said) == ["Which?", "go", "that", "this"]
         (winner,) = texts(task)
@@ -208,18 +208,18 @@ async def test_an_answer_at_a_replica_whose_stream_has_just_ended_is_worked_on_t
 
     asks = anyio.Event()
     async with pair(work) as (one, two):
-        task = await task_of(one.engine, asked(), ALICE, AT_ONCE)
+        task = await task_of(one.tasks, asked(), ALICE, AT_ONCE)
         await anyio.wait_all_tasks_blocked()
-        stream = await two.engine.subscribe(task.id, ALICE)
+        stream = await two.tasks.subscribe(task.id, ALICE)
         two.store.hold_feed()
         asks.set()
         await anyio.wait_all_tasks_blocked()
-        answered = await two.engine.stream(asked({"text": "this"}, taskId=task.id), ALICE)
+        answered = await two.tasks.stream(asked({"text": "this"}, taskId=task.id), ALICE)
         assert await shape(stream) == ["task WORKING", "statusUpdate INPUT_REQUIRED"]
         answered.close()
-        held = await task_of(two.engine, asked({"text": "and that"}, taskId=task.id), ALICE, AT_ONCE)
+        held = await task_of(two.tasks, asked({"text": "and that"}, taskId=task.id), ALICE, AT_ONCE)
         assert held.status.state is W
-        (live,) = two.engine._tasks
+        (live,) = two.engine.registry
         assert live.running is not None
         assert len(live.running.held) == 1
         gate.set()
@@ -235,19 +235,19 @@ async def test_an_answer_goes_with_what_was_kept_last_also_if_the_feed_overtakes
         return await say(job, C)
 
     async with pair(work) as (one, two):
-        task = await task_of(one.engine, asked(), ALICE)
+        task = await task_of(one.tasks, asked(), ALICE)
         await anyio.wait_all_tasks_blocked()
         answers: list[Task] = []
 
         async def answer() -> None:
-            answers.append(await task_of(two.engine, asked({"text": "last"}, taskId=task.id), ALICE))
+            answers.append(await task_of(two.tasks, asked({"text": "last"}, taskId=task.id), ALICE))
 
-        waiting = await two.engine.subscribe(task.id, ALICE)
+        waiting = await two.tasks.subscribe(task.id, ALICE)
         async with anyio.create_task_group() as group:
             two.store.hold_reads()
             group.start_soon(answer)
             await anyio.wait_all_tasks_blocked()
-            await task_of(one.engine, asked({"text": "next"}, taskId=task.id), ALICE)
+            await task_of(one.tasks, asked({"text": "next"}, taskId=task.id), ALICE)
             await anyio.wait_all_tasks_blocked()
             two.store.let_reads()
         waiting.close()
@@ -258,12 +258,12 @@ async def test_an_answer_goes_with_what_was_kept_last_also_if_the_feed_overtakes
 async def test_a_message_to_a_working_task_reaches_the_replica_that_works_on_it() -> None:
     work = Steps()
     async with pair(work) as (one, two):
-        task = await task_of(one.engine, asked(configuration=AT_ONCE), ALICE)
+        task = await task_of(one.tasks, asked(configuration=AT_ONCE), ALICE)
         await work.began.wait()
-        held = await task_of(two.engine, asked({"text": "and that"}, taskId=task.id), ALICE)
+        held = await task_of(two.tasks, asked({"text": "and that"}, taskId=task.id), ALICE)
         assert held.status.state is W
         assert [text_of_parts(message.parts) for message in held.history or ()] == ["go", "and that"]
-        (live,) = one.engine._tasks
+        (live,) = one.engine.registry
         assert live.running is not None
         assert [text_of_parts(message.turn.message.parts) for message in live.running.held] == ["and that"]
         assert two.turns == []
@@ -272,43 +272,43 @@ async def test_a_message_to_a_working_task_reaches_the_replica_that_works_on_it(
 async def test_an_answer_to_an_open_call_reaches_it_and_its_refusal_comes_back() -> None:
     work = Listening()
     async with pair(work) as (one, two):
-        task = await task_of(one.engine, asked(), ALICE)
+        task = await task_of(one.tasks, asked(), ALICE)
         assert task.status.state is INPUT
         with pytest.raises(A2AError) as caught:
-            await two.engine.send(asked({"text": "no"}, taskId=task.id), ALICE)
+            await two.tasks.send(asked({"text": "no"}, taskId=task.id), ALICE)
         assert (caught.value.kind, str(caught.value)) == (INVALID_PARAMS, "That is no answer")
         assert caught.value.headers == {"X-Why": "no"}
-        stream = await two.engine.stream(asked({"text": "this"}, taskId=task.id), ALICE)
+        stream = await two.tasks.stream(asked({"text": "this"}, taskId=task.id), ALICE)
         seen = await shape(stream)
         assert seen[0].startswith("task ")
         assert seen[-1].endswith(" COMPLETED")
-        assert texts(await two.engine.get(task.id, None, ALICE)) == ["this"]
+        assert texts(await two.tasks.get(task.id, None, ALICE)) == ["this"]
         assert work.runs == 1
 
 
 async def test_an_owner_checks_who_asks_as_for_its_own_clients() -> None:
     async with pair(Listening()) as (one, two):
-        task = await task_of(one.engine, asked(), ALICE)
-        for engine in (one.engine, two.engine):
+        task = await task_of(one.tasks, asked(), ALICE)
+        for tasks in (one.tasks, two.tasks):
             async with refused(TASK_NOT_FOUND):
-                await engine.send(asked({"text": "this"}, taskId=task.id), BOB)
+                await tasks.send(asked({"text": "this"}, taskId=task.id), BOB)
             async with refused(TASK_NOT_FOUND):
-                await engine.cancel(task.id, BOB)
+                await tasks.cancel(task.id, BOB)
 
 
 @pytest.mark.proves("ops-role", "ops-named")
 async def test_an_operator_answers_and_cancels_from_any_replica() -> None:
     operator = CallContext(Principal("ops"), operator=OperatorRole.ANSWER, sees_contents=True)
     async with pair(Listening()) as (one, two):
-        task, other = await task_of(one.engine, asked(), ALICE), await task_of(one.engine, asked(), ALICE)
+        task, other = await task_of(one.tasks, asked(), ALICE), await task_of(one.tasks, asked(), ALICE)
         async with refused(FORBIDDEN):
-            await two.engine.cancel(other.id, replace(operator, operator=OperatorRole.READ))
-        await two.engine.cancel(other.id, operator)
-        canceled = await one.engine.get(other.id, None, ALICE)
+            await two.tasks.cancel(other.id, replace(operator, operator=OperatorRole.READ))
+        await two.tasks.cancel(other.id, operator)
+        canceled = await one.tasks.get(other.id, None, ALICE)
         assert canceled.status.message is not None
         assert canceled.status.message.metadata == {CANCELED_BY: "ops"}
-        await two.engine.send(asked({"text": "this"}, taskId=task.id), operator)
-        done = await one.engine.get(task.id, None, ALICE)
+        await two.tasks.send(asked({"text": "this"}, taskId=task.id), operator)
+        done = await one.tasks.get(task.id, None, ALICE)
         assert texts(done) == ["this"]
         assert [(message.metadata or {}).get(ANSWERED_BY) for message in done.history or ()][-1] == "ops"
 
@@ -321,14 +321,14 @@ async def test_a_replica_asked_about_a_task_that_the_message_is_not_for_does_not
             )
             assert reply_from(reply) == ElsewhereReply()
         assert one.turns == []
-        assert (await one.engine.list(ListTasksRequest(), ALICE)).tasks == ()
+        assert (await one.tasks.list(ListTasksRequest(), ALICE)).tasks == ()
 
 
 async def test_a_message_to_a_task_that_ended_elsewhere_is_refused() -> None:
     async with pair(finish) as (one, two):
-        task = await task_of(one.engine, asked(), ALICE)
+        task = await task_of(one.tasks, asked(), ALICE)
         async with refused(UNSUPPORTED_OPERATION):
-            await two.engine.send(asked(taskId=task.id), ALICE)
+            await two.tasks.send(asked(taskId=task.id), ALICE)
 
 
 # Cancelling
@@ -336,22 +336,22 @@ async def test_a_message_to_a_task_that_ended_elsewhere_is_refused() -> None:
 
 async def test_a_task_is_canceled_from_any_replica() -> None:
     async with pair(never) as (one, two):
-        task = await task_of(one.engine, asked(configuration=AT_ONCE), ALICE)
-        canceled = await two.engine.cancel(task.id, ALICE)
+        task = await task_of(one.tasks, asked(configuration=AT_ONCE), ALICE)
+        canceled = await two.tasks.cancel(task.id, ALICE)
         assert canceled.status.state is X
-        assert await one.engine.get(task.id, None, ALICE) == canceled
+        assert await one.tasks.get(task.id, None, ALICE) == canceled
         assert one.engine.running == 0
         for replica in (one, two):
             async with refused(TASK_NOT_CANCELABLE):
-                await replica.engine.cancel(task.id, ALICE)
+                await replica.tasks.cancel(task.id, ALICE)
 
 
 async def test_a_task_at_rest_is_canceled_from_any_replica() -> None:
     async with pair(ask_then_finish) as (one, two):
-        task = await task_of(one.engine, asked(), ALICE)
-        assert (await two.engine.cancel(task.id, ALICE)).status.state is X
+        task = await task_of(one.tasks, asked(), ALICE)
+        assert (await two.tasks.cancel(task.id, ALICE)).status.state is X
         async with refused(UNSUPPORTED_OPERATION):
-            await one.engine.send(asked(taskId=task.id), ALICE)
+            await one.tasks.send(asked(taskId=task.id), ALICE)
 
 
 async def test_a_cancellation_that_an_answer_overtook_cancels_the_work_on_the_answer() -> None:
@@ -361,23 +361,23 @@ async def test_a_cancellation_that_an_answer_overtook_cancels_the_work_on_the_an
         return await never(job)
 
     async with pair(work) as (one, two):
-        task = await task_of(one.engine, asked(), ALICE)
+        task = await task_of(one.tasks, asked(), ALICE)
         await anyio.wait_all_tasks_blocked()
         one.store.hold_writes()
         canceled: list[Task] = []
 
         async def cancel() -> None:
-            canceled.append(await one.engine.cancel(task.id, ALICE))
+            canceled.append(await one.tasks.cancel(task.id, ALICE))
 
         async with anyio.create_task_group() as group:
             group.start_soon(cancel)
             await anyio.wait_all_tasks_blocked()
-            answered = await task_of(two.engine, asked({"text": "this"}, taskId=task.id), ALICE, AT_ONCE)
+            answered = await task_of(two.tasks, asked({"text": "this"}, taskId=task.id), ALICE, AT_ONCE)
             assert answered.status.state is W
             one.store.let_writes()
         assert canceled[0].status.state is X
         assert two.engine.running == 0
-        assert await two.engine.get(task.id, None, ALICE) == canceled[0]
+        assert await two.tasks.get(task.id, None, ALICE) == canceled[0]
 
 
 async def test_a_cancellation_succeeds_whose_end_is_stored_while_its_task_is_read() -> None:
@@ -392,12 +392,12 @@ async def test_a_cancellation_succeeds_whose_end_is_stored_while_its_task_is_rea
                 store.hold_reads()
 
     async with pair(work) as (one, _):
-        task = await task_of(one.engine, asked(configuration=AT_ONCE), ALICE)
+        task = await task_of(one.tasks, asked(configuration=AT_ONCE), ALICE)
         stores.append(one.store)
         canceled: list[Task] = []
 
         async def cancel() -> None:
-            canceled.append(await one.engine.cancel(task.id, ALICE))
+            canceled.append(await one.tasks.cancel(task.id, ALICE))
 
         async with anyio.create_task_group() as group:
             group.start_soon(cancel)
@@ -410,18 +410,18 @@ async def test_a_cancellation_succeeds_whose_end_is_stored_while_its_task_is_rea
 
 async def test_the_first_of_a_concurrent_cancellation_and_answer_wins() -> None:
     async with pair(ask_then_finish) as (one, two):
-        task = await task_of(one.engine, asked(), ALICE)
+        task = await task_of(one.tasks, asked(), ALICE)
         await anyio.wait_all_tasks_blocked()
         one.store.hold_writes()
         two.store.hold_writes()
         outcomes: dict[str, Any] = {}
 
         async def cancel() -> None:
-            outcomes["cancel"] = await one.engine.cancel(task.id, ALICE)
+            outcomes["cancel"] = await one.tasks.cancel(task.id, ALICE)
 
         async def answer() -> None:
             async with refused(UNSUPPORTED_OPERATION):
-                await two.engine.send(asked({"text": "late"}, taskId=task.id), ALICE)
+                await two.tasks.send(asked({"text": "late"}, taskId=task.id), ALICE)
 
         async with anyio.create_task_group() as group:
             group.start_soon(cancel)
@@ -431,7 +431,7 @@ async def test_the_first_of_a_concurrent_cancellation_and_answer_wins() -> None:
             await anyio.wait_all_tasks_blocked()
             two.store.let_writes()
         assert outcomes["cancel"].status.state is X
-        assert await two.engine.get(task.id, None, ALICE) == outcomes["cancel"]
+        assert await two.tasks.get(task.id, None, ALICE) == outcomes["cancel"]
         assert two.engine.running == 0
 
 
@@ -446,7 +446,7 @@ async def test_one_of_two_equal_messages_at_two_replicas_is_worked_on() -> None:
         request, found = asked(), []
 
         async def send(replica: Replica) -> None:
-            found.append(await task_of(replica.engine, request, ALICE))
+            found.append(await task_of(replica.tasks, request, ALICE))
 
         async with anyio.create_task_group() as group:
             group.start_soon(send, one)
@@ -458,7 +458,7 @@ async def test_one_of_two_equal_messages_at_two_replicas_is_worked_on() -> None:
             work.go()
         assert found[0] == found[1]
         assert work.runs == 1
-        (listed,) = (await one.engine.list(ListTasksRequest(), ALICE)).tasks
+        (listed,) = (await one.tasks.list(ListTasksRequest(), ALICE)).tasks
         assert listed.id == found[0].id
 
 
@@ -469,7 +469,7 @@ async def test_two_equal_streams_at_two_replicas_show_the_same_task() -> None:
         streams: list[Watcher] = []
 
         async def open_at(replica: Replica) -> None:
-            streams.append(await replica.engine.stream(request, ALICE))
+            streams.append(await replica.tasks.stream(request, ALICE))
 
         async with anyio.create_task_group() as group:
             group.start_soon(open_at, one)
@@ -487,10 +487,10 @@ async def test_a_repeat_at_another_replica_finds_the_task_while_it_works() -> No
     async with fleet(work, repeat_seconds=10) as found:
         one, two = await found.start(), await found.start()
         request = asked(configuration=AT_ONCE)
-        task = await task_of(one.engine, request, ALICE)
+        task = await task_of(one.tasks, request, ALICE)
         await work.began.wait()
         found.clock.pass_ms(60_000)
-        assert (await task_of(two.engine, request, ALICE)).id == task.id
+        assert (await task_of(two.tasks, request, ALICE)).id == task.id
         assert work.runs == 1
 
 
@@ -499,26 +499,26 @@ async def test_a_repeat_is_judged_by_one_clock_whatever_the_clocks_of_the_replic
         one = await found.start()
         two = await found.start()
         request = asked()
-        task = await task_of(one.engine, request, ALICE)
+        task = await task_of(one.tasks, request, ALICE)
         found.clock.now_ms += 3_600_000
-        assert (await task_of(two.engine, request, ALICE)).id == task.id
+        assert (await task_of(two.tasks, request, ALICE)).id == task.id
         found.clock.pass_ms(11_000)
         three = await found.start()
-        assert (await task_of(three.engine, request, ALICE)).id != task.id
+        assert (await task_of(three.tasks, request, ALICE)).id != task.id
 
 
 async def test_a_message_that_was_answered_elsewhere_is_a_repeat_for_a_short_time() -> None:
     async with fleet(finish, repeat_seconds=100, repeat_answered_seconds=5) as found:
         one, two = await found.start(), await found.start()
         request = asked()
-        task = await task_of(one.engine, request, ALICE)
+        task = await task_of(one.tasks, request, ALICE)
         one.engine.written(request, ALICE)
         await anyio.wait_all_tasks_blocked()
-        repeated = await task_of(two.engine, request, ALICE)
+        repeated = await task_of(two.tasks, request, ALICE)
         assert repeated.id == task.id
         assert REPEATED in (repeated.metadata or {})
         found.clock.pass_ms(6_000)
-        again = await task_of(two.engine, request, ALICE)
+        again = await task_of(two.tasks, request, ALICE)
         assert again.id != task.id
 
 
@@ -529,34 +529,34 @@ async def test_idempotent_work_that_was_answered_elsewhere_is_done_again() -> No
 
     async with pair(work) as (one, two):
         request = asked()
-        task = await task_of(one.engine, request, ALICE)
+        task = await task_of(one.tasks, request, ALICE)
         one.engine.written(request, ALICE)
         await anyio.wait_all_tasks_blocked()
-        assert (await task_of(two.engine, request, ALICE)).id != task.id
+        assert (await task_of(two.tasks, request, ALICE)).id != task.id
 
 
 async def test_the_answer_of_a_task_that_another_replica_works_on_counts_as_written() -> None:
     async with fleet(Listening(), repeat_seconds=100, repeat_answered_seconds=5) as found:
         one, two = await found.start(), await found.start()
-        task = await task_of(one.engine, asked(), ALICE)
+        task = await task_of(one.tasks, asked(), ALICE)
         request = asked({"text": "this"}, taskId=task.id)
-        done = await task_of(two.engine, request, ALICE)
+        done = await task_of(two.tasks, request, ALICE)
         two.engine.written(request, ALICE)
         await anyio.wait_all_tasks_blocked()
         for replica in (one, two):
-            repeated = await task_of(replica.engine, request, ALICE)
+            repeated = await task_of(replica.tasks, request, ALICE)
             assert (repeated.id, REPEATED in (repeated.metadata or {})) == (done.id, True)
         found.clock.pass_ms(6_000)
         for replica in (one, two):
             async with refused(UNSUPPORTED_OPERATION):
-                await replica.engine.send(request, ALICE)
+                await replica.tasks.send(request, ALICE)
 
 
 async def test_other_content_under_the_same_id_is_a_new_message_at_any_replica() -> None:
     async with pair(finish) as (one, two):
         message_id = "always-the-same"
         tasks = [
-            await task_of(replica.engine, asked({"text": str(number)}, messageId=message_id), ALICE)
+            await task_of(replica.tasks, asked({"text": str(number)}, messageId=message_id), ALICE)
             for number, replica in enumerate((one, two, one, two))
         ]
         assert len({task.id for task in tasks}) == 4
@@ -565,23 +565,23 @@ async def test_other_content_under_the_same_id_is_a_new_message_at_any_replica()
 async def test_a_message_whose_id_another_replica_uses_meanwhile_does_not_end_the_work_on_its_task() -> None:
     work = Steps()
     async with pair(work) as (one, two):
-        task = await task_of(one.engine, asked(), ALICE, AT_ONCE)
+        task = await task_of(one.tasks, asked(), ALICE, AT_ONCE)
         await work.began.wait()
         one.store.hold_writes()
         held: list[Task] = []
 
         async def say_more() -> None:
             held.append(
-                await task_of(one.engine, asked({"text": "more"}, taskId=task.id, messageId="same"), ALICE)
+                await task_of(one.tasks, asked({"text": "more"}, taskId=task.id, messageId="same"), ALICE)
             )
 
         async with anyio.create_task_group() as group:
             group.start_soon(say_more)
             await anyio.wait_all_tasks_blocked()
-            other = await task_of(two.engine, asked({"text": "else"}, messageId="same"), ALICE, AT_ONCE)
+            other = await task_of(two.tasks, asked({"text": "else"}, messageId="same"), ALICE, AT_ONCE)
             one.store.let_writes()
         assert held[0].id == task.id != other.id
-        streams = [await two.engine.subscribe(task_id, ALICE) for task_id in (task.id, other.id)]
+        streams = [await two.tasks.subscribe(task_id, ALICE) for task_id in (task.id, other.id)]
         for _ in range(4):
             work.go()
         assert [(await shape(stream))[-1] for stream in streams] == ["statusUpdate COMPLETED"] * 2
@@ -605,7 +605,7 @@ async def test_brief_work_that_fails_at_two_replicas_makes_one_task() -> None:
         request, answers = asked(), []
 
         async def send(replica: Replica) -> None:
-            answers.append(await task_of(replica.engine, request, ALICE))
+            answers.append(await task_of(replica.tasks, request, ALICE))
 
         async with anyio.create_task_group() as group:
             group.start_soon(send, one)
@@ -613,7 +613,7 @@ async def test_brief_work_that_fails_at_two_replicas_makes_one_task() -> None:
             await anyio.wait_all_tasks_blocked()
             gate.set()
         assert answers[0] == answers[1]
-        (listed,) = (await one.engine.list(ListTasksRequest(), ALICE)).tasks
+        (listed,) = (await one.tasks.list(ListTasksRequest(), ALICE)).tasks
         assert listed.id == answers[0].id
 
 
@@ -628,7 +628,7 @@ async def test_a_context_that_two_principals_begin_at_once_belongs_to_one_of_the
 
         async def send(replica: Replica, caller: CallContext) -> None:
             try:
-                await replica.engine.send(asked(contextId="talk"), caller)
+                await replica.tasks.send(asked(contextId="talk"), caller)
                 outcomes.append("taken")
             except A2AError as refusal:
                 outcomes.append(refusal.kind.reason)
@@ -658,7 +658,7 @@ async def test_a_name_that_a_client_gives_at_two_replicas_is_of_one_task() -> No
 
         async def send(replica: Replica, text: str) -> None:
             request = asked({"text": text}, taskId="mine", configuration=AT_ONCE)
-            tasks.append(await task_of(replica.engine, request, caller))
+            tasks.append(await task_of(replica.tasks, request, caller))
 
         async with anyio.create_task_group() as group:
             group.start_soon(send, one, "first")
@@ -669,21 +669,21 @@ async def test_a_name_that_a_client_gives_at_two_replicas_is_of_one_task() -> No
         assert tasks[0].id == tasks[1].id
         assert await two.engine.is_named("mine", caller)
         gate.set()
-        done = await task_of(two.engine, asked(taskId="mine", configuration=AT_ONCE), caller)
-        task = await one.engine.get("mine", None, caller)
+        done = await task_of(two.tasks, asked(taskId="mine", configuration=AT_ONCE), caller)
+        task = await one.tasks.get("mine", None, caller)
         assert task.id == done.id
 
 
 async def test_the_bound_on_open_tasks_holds_over_all_replicas() -> None:
     async with fleet(ask_then_finish, open_tasks=3) as found:
         one, two = await found.start(), await found.start()
-        tasks = [await task_of(replica.engine, asked(), ALICE) for replica in (one, two, one)]
+        tasks = [await task_of(replica.tasks, asked(), ALICE) for replica in (one, two, one)]
         found.clock.pass_ms(1_001)
         for replica in (one, two):
             async with refused(OVERLOADED):
-                await replica.engine.send(asked(), ALICE)
-        await task_of(two.engine, asked(taskId=tasks[0].id), ALICE)
-        assert (await task_of(one.engine, asked(), ALICE)).status.state is INPUT
+                await replica.tasks.send(asked(), ALICE)
+        await task_of(two.tasks, asked(taskId=tasks[0].id), ALICE)
+        assert (await task_of(one.tasks, asked(), ALICE)).status.state is INPUT
 
 
 async def test_a_message_of_a_context_answers_the_task_that_another_replica_holds() -> None:
@@ -695,11 +695,11 @@ async def test_a_message_of_a_context_answers_the_task_that_another_replica_hold
     async with pair(work) as (one, two):
         for replica in (one, two):
             replica.engine._intake._addressing._agent = Taking(work)
-        task = await task_of(one.engine, asked(contextId="talk"), ALICE)
-        other = await task_of(two.engine, asked({"text": "else"}, contextId="talk"), ALICE)
+        task = await task_of(one.tasks, asked(contextId="talk"), ALICE)
+        other = await task_of(two.tasks, asked({"text": "else"}, contextId="talk"), ALICE)
         assert other.id != task.id
-        assert (await two.engine.cancel(other.id, ALICE)).status.state is X
-        done = await task_of(two.engine, asked({"text": "this"}, contextId="talk"), ALICE)
+        assert (await two.tasks.cancel(other.id, ALICE)).status.state is X
+        done = await task_of(two.tasks, asked({"text": "this"}, contextId="talk"), ALICE)
         assert (done.id, done.status.state, texts(done)) == (task.id, C, ["this"])
 
 
@@ -726,23 +726,23 @@ async def asking_and_working() -> AsyncIterator[tuple[Replica, Replica, Task]]:
     async with pair(agent.script) as (one, two):
         for replica in (one, two):
             replica.engine._intake._addressing._agent = agent
-        yield one, two, await task_of(one.engine, asked({"text": "first"}, contextId="talk"), ALICE)
+        yield one, two, await task_of(one.tasks, asked({"text": "first"}, contextId="talk"), ALICE)
 
 
 @pytest.mark.proves("a2a-in-context")
 async def test_a_message_of_a_context_is_no_answer_while_another_task_there_is_at_work() -> None:
     async with asking_and_working() as (one, two, asking):
         busy = await task_of(
-            one.engine, asked({"text": "busy"}, contextId="talk", configuration=AT_ONCE), ALICE
+            one.tasks, asked({"text": "busy"}, contextId="talk", configuration=AT_ONCE), ALICE
         )
         elsewhere = asked({"text": "busy"}, contextId="elsewhere", configuration=AT_ONCE)
-        await task_of(two.engine, elsewhere, ALICE)
+        await task_of(two.tasks, elsewhere, ALICE)
         for replica in (one, two):
-            new = await task_of(replica.engine, asked({"text": "this"}, contextId="talk"), ALICE)
+            new = await task_of(replica.tasks, asked({"text": "this"}, contextId="talk"), ALICE)
             assert (new.status.state, new.id in (asking.id, busy.id)) == (INPUT, False)
-            await replica.engine.cancel(new.id, ALICE)
-        await two.engine.cancel(busy.id, ALICE)
-        done = await task_of(two.engine, asked({"text": "this"}, contextId="talk"), ALICE)
+            await replica.tasks.cancel(new.id, ALICE)
+        await two.tasks.cancel(busy.id, ALICE)
+        done = await task_of(two.tasks, asked({"text": "this"}, contextId="talk"), ALICE)
         assert (done.id, done.status.state) == (asking.id, C)
 
 
@@ -754,7 +754,7 @@ async def test_a_task_that_is_not_stored_yet_is_at_work_too() -> None:
 
         async def send(text: str) -> None:
             request = asked({"text": text}, contextId="talk", configuration=AT_ONCE)
-            tasks.append(await task_of(one.engine, request, ALICE))
+            tasks.append(await task_of(one.tasks, request, ALICE))
 
         async with anyio.create_task_group() as group:
             for text in ("busy", "this"):
@@ -783,12 +783,12 @@ async def test_work_that_another_replica_began_first_gives_back_what_was_kept_fo
         request, late_tasks = asked(configuration=AT_ONCE), []
 
         async def send() -> None:
-            late_tasks.append(await task_of(two.engine, request))
+            late_tasks.append(await task_of(two.tasks, request))
 
         async with anyio.create_task_group() as group:
             group.start_soon(send)
             await anyio.wait_all_tasks_blocked()
-            task = await task_of(one.engine, request)
+            task = await task_of(one.tasks, request)
             two.store.let_writes()
         assert [found.id for found in late_tasks] == [task.id]
         assert (works[0].calls, works[0].drops, late.calls, late.drops) == (1, 0, 0, 1)

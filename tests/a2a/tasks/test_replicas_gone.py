@@ -61,12 +61,12 @@ async def test_a_task_whose_replica_is_killed_fails_and_those_who_wait_elsewhere
     async with fleet(never) as found:
         one, two, three = await found.start(), await found.start(), await found.start()
         request = asked()
-        task = await task_of(one.engine, request, ALICE, AT_ONCE)
-        stream = await two.engine.subscribe(task.id, ALICE)
+        task = await task_of(one.tasks, request, ALICE, AT_ONCE)
+        stream = await two.tasks.subscribe(task.id, ALICE)
         answers: list[Task] = []
 
         async def wait() -> None:
-            answers.append(await task_of(three.engine, request))
+            answers.append(await task_of(three.tasks, request))
 
         async with anyio.create_task_group() as group:
             group.start_soon(wait)
@@ -92,23 +92,23 @@ async def test_work_that_can_be_resumed_goes_on_at_another_replica() -> None:
 
     async with fleet(work) as found:
         one, two = await found.start(), await found.start()
-        task = await task_of(one.engine, asked(), ALICE, AT_ONCE)
+        task = await task_of(one.tasks, asked(), ALICE, AT_ONCE)
         await anyio.wait_all_tasks_blocked()
-        stream = await two.engine.subscribe(task.id, ALICE)
+        stream = await two.tasks.subscribe(task.id, ALICE)
         found.shared.kill(one.store)
         gate.set()
         assert await shape(stream) == ["task WORKING", "artifactUpdate", "statusUpdate COMPLETED"]
         assert runs == ["go", "go"]
-        assert texts(await two.engine.get(task.id, None, ALICE)) == ["from the other"]
+        assert texts(await two.tasks.get(task.id, None, ALICE)) == ["from the other"]
 
 
 async def test_a_task_that_waits_goes_on_waiting_when_its_replica_is_killed() -> None:
     async with fleet(Listening()) as found:
         one, two = await found.start(), await found.start()
-        task = await task_of(one.engine, asked(), ALICE)
+        task = await task_of(one.tasks, asked(), ALICE)
         found.shared.kill(one.store)
         await anyio.wait_all_tasks_blocked()
-        assert await two.engine.get(task.id, None, ALICE) == task
+        assert await two.tasks.get(task.id, None, ALICE) == task
         assert found.shared.holder_of(task.id) is None
 
 
@@ -125,12 +125,12 @@ async def test_an_answer_that_comes_while_its_task_is_taken_over_does_not_run_th
 
     async with fleet(work) as found:
         one, two = await found.start(), await found.start()
-        task = await task_of(one.engine, asked(), ALICE)
+        task = await task_of(one.tasks, asked(), ALICE)
         two.store.hold_adoptions()
         found.shared.kill(one.store)
         async with anyio.create_task_group() as group:
             answer = asked({"text": "answer"}, taskId=task.id)
-            group.start_soon(task_of, two.engine, answer, ALICE, AT_ONCE)
+            group.start_soon(task_of, two.tasks, answer, ALICE, AT_ONCE)
             await anyio.wait_all_tasks_blocked()
             assert runs == ["go"]
             two.store.let_adoptions()
@@ -140,12 +140,12 @@ async def test_an_answer_that_comes_while_its_task_is_taken_over_does_not_run_th
 async def test_a_request_to_a_replica_that_dies_is_repeated_and_answered() -> None:
     async with fleet(ask_then_finish) as found:
         one, two = await found.start(), await found.start()
-        task = await task_of(one.engine, asked(), ALICE)
+        task = await task_of(one.tasks, asked(), ALICE)
         one.store.hold_writes()
         answers: list[Task] = []
 
         async def answer(replica: Replica) -> None:
-            answers.append(await task_of(replica.engine, asked({"text": "this"}, taskId=task.id), ALICE))
+            answers.append(await task_of(replica.tasks, asked({"text": "this"}, taskId=task.id), ALICE))
 
         found.shared.pause(one.store)
         async with anyio.create_task_group() as group:
@@ -160,12 +160,12 @@ async def test_an_answer_that_the_dead_replica_accepted_is_not_accepted_twice() 
     work = Listening()
     async with fleet(work) as found:
         one, two = await found.start(), await found.start()
-        task = await task_of(one.engine, asked(), ALICE)
+        task = await task_of(one.tasks, asked(), ALICE)
         request = asked({"text": "this"}, taskId=task.id, configuration=AT_ONCE)
         answers: list[Task] = []
 
         async def answer() -> None:
-            answers.append(await task_of(two.engine, request, ALICE))
+            answers.append(await task_of(two.tasks, request, ALICE))
 
         async with anyio.create_task_group() as group:
             one.store.hold_writes()
@@ -181,12 +181,12 @@ async def test_an_answer_that_the_dead_replica_accepted_is_not_accepted_twice() 
 async def test_a_cancellation_that_the_dead_replica_made_is_a_success() -> None:
     async with fleet(never) as found:
         one, two = await found.start(), await found.start()
-        task = await task_of(one.engine, asked(), ALICE, AT_ONCE)
+        task = await task_of(one.tasks, asked(), ALICE, AT_ONCE)
         one.store.hold_replies()
         canceled: list[Task] = []
 
         async def cancel() -> None:
-            canceled.append(await two.engine.cancel(task.id, ALICE))
+            canceled.append(await two.tasks.cancel(task.id, ALICE))
 
         async with anyio.create_task_group() as group:
             group.start_soon(cancel)
@@ -200,18 +200,18 @@ async def test_a_message_without_an_id_is_not_sent_twice_when_the_asked_replica_
     async with fleet(never) as found:
         one, two = await found.start(), await found.start()
         request = asked(taskId="mine", configuration=AT_ONCE)
-        await task_of(one.engine, request, caller)
+        await task_of(one.tasks, request, caller)
         one.store.hold_replies()
 
         async def send() -> None:
             async with refused(UNAVAILABLE):
-                await two.engine.send(request, caller)
+                await two.tasks.send(request, caller)
 
         async with anyio.create_task_group() as group:
             group.start_soon(send)
             await anyio.wait_all_tasks_blocked()
             found.shared.kill(one.store)
-        task = await two.engine.get("mine", None, caller)
+        task = await two.tasks.get("mine", None, caller)
         assert len([said for said in task.history or () if said.role is Role.USER]) == 2
 
 
@@ -233,7 +233,7 @@ async def test_brief_work_of_which_nothing_is_stored_goes_on_when_its_replica_is
         answers: list[Task | Message] = []
 
         async def send() -> None:
-            answers.append(await one.engine.send(asked(), ALICE))
+            answers.append(await one.tasks.send(asked(), ALICE))
 
         async with anyio.create_task_group() as group:
             group.start_soon(send)
@@ -261,19 +261,19 @@ async def test_a_kill_at_each_point_of_a_message_leaves_one_task_and_one_end(sto
         request = asked()
         one.store.hold_writes()
         async with anyio.create_task_group() as group:
-            group.start_soon(task_of, one.engine, request)
+            group.start_soon(task_of, one.tasks, request)
             await anyio.wait_all_tasks_blocked()
             one.store.let_writes(stored)
             await anyio.wait_all_tasks_blocked()
             found.shared.kill(one.store)
             await anyio.wait_all_tasks_blocked()
             group.cancel_scope.cancel()
-        task = await task_of(two.engine, request)
+        task = await task_of(two.tasks, request)
         assert task.status.state is (F if 0 < stored < 4 else C)
-        (listed,) = (await two.engine.list(ListTasksRequest(), ALICE)).tasks
+        (listed,) = (await two.tasks.list(ListTasksRequest(), ALICE)).tasks
         assert listed.id == task.id
         assert len(runs) == 1
-        assert await two.engine.get(task.id, None, ALICE) == task
+        assert await two.tasks.get(task.id, None, ALICE) == task
 
 
 # Taken for dead
@@ -283,7 +283,7 @@ async def test_a_stalled_replica_adds_no_event_and_its_clients_see_the_end_of_an
     work = Steps()
     async with fleet(work) as found:
         one, two = await found.start(), await found.start()
-        stream = await one.engine.stream(asked(), ALICE)
+        stream = await one.tasks.stream(asked(), ALICE)
         task_id = (await first_of(stream))["task"]["id"]
         await work.began.wait()
         found.shared.pause(one.store)
@@ -291,15 +291,15 @@ async def test_a_stalled_replica_adds_no_event_and_its_clients_see_the_end_of_an
         await anyio.wait_all_tasks_blocked()
         found.shared.notice(one.store)
         await anyio.wait_all_tasks_blocked()
-        failed = await two.engine.get(task_id, None, ALICE)
+        failed = await two.tasks.get(task_id, None, ALICE)
         assert (failed.status.state, failed.artifacts) == (F, None)
         found.shared.resume(one.store)
         assert await shape(stream) == ["statusUpdate WORKING", "statusUpdate FAILED"]
-        assert await one.engine.get(task_id, None, ALICE) == failed
+        assert await one.tasks.get(task_id, None, ALICE) == failed
         assert one.engine.running == 0
         await anyio.wait_all_tasks_blocked()
-        assert not list(one.engine._tasks)
-        again = await task_of(one.engine, asked(), ALICE, AT_ONCE)
+        assert not list(one.engine.registry)
+        again = await task_of(one.tasks, asked(), ALICE, AT_ONCE)
         assert found.shared.holder_of(again.id) == one.store.epoch
 
 
@@ -309,7 +309,7 @@ async def test_a_send_whose_message_was_not_stored_before_the_fence_is_taken_in_
         answers: list[Task] = []
 
         async def send() -> None:
-            answers.append(await task_of(one.engine, asked(), ALICE))
+            answers.append(await task_of(one.tasks, asked(), ALICE))
 
         async with anyio.create_task_group() as group:
             one.store.hold_writes()
@@ -318,7 +318,7 @@ async def test_a_send_whose_message_was_not_stored_before_the_fence_is_taken_in_
             found.fence(one)
             one.store.let_writes()
         assert answers[0].status.state is C
-        (listed,) = (await two.engine.list(ListTasksRequest(), ALICE)).tasks
+        (listed,) = (await two.tasks.list(ListTasksRequest(), ALICE)).tasks
         assert listed.id == answers[0].id
 
 
@@ -327,7 +327,7 @@ async def test_a_replica_that_is_fenced_and_alone_goes_on_with_its_own_tasks(pen
     work = Steps()
     async with fleet(work) as found:
         one = await found.start()
-        stream = await one.engine.stream(asked(), ALICE)
+        stream = await one.tasks.stream(asked(), ALICE)
         task_id = (await first_of(stream))["task"]["id"]
         await work.began.wait()
         await anyio.wait_all_tasks_blocked()
@@ -339,20 +339,20 @@ async def test_a_replica_that_is_fenced_and_alone_goes_on_with_its_own_tasks(pen
         await anyio.wait_all_tasks_blocked()
         one.store.let_writes()
         await anyio.wait_all_tasks_blocked()
-        task = await one.engine.get(task_id, None, ALICE)
+        task = await one.tasks.get(task_id, None, ALICE)
         assert (task.status.state, task.artifacts) == (F, None)
         seen = await shape(stream)
         assert seen == ["statusUpdate WORKING", "statusUpdate FAILED"]
-        assert not list(one.engine._tasks)
+        assert not list(one.engine.registry)
 
 
 async def test_a_replica_whose_database_was_away_ends_no_task_that_another_one_let_rest_meanwhile() -> None:
     async with fleet(Listening()) as found:
         one, two = await found.start(), await found.start()
-        task = await task_of(one.engine, asked(), ALICE)
+        task = await task_of(one.tasks, asked(), ALICE)
         one.store.is_away = True
         async with refused(UNAVAILABLE):
-            await one.engine.send(asked({"text": "this"}, taskId=task.id), ALICE)
+            await one.tasks.send(asked({"text": "this"}, taskId=task.id), ALICE)
         assert not one.engine.ready
         one.store.looks = False
         found.shared.notice(one.store)
@@ -363,8 +363,8 @@ async def test_a_replica_whose_database_was_away_ends_no_task_that_another_one_l
         one.store.is_away = False
         await until(lambda: one.engine.ready)
         await anyio.wait_all_tasks_blocked()
-        assert await two.engine.get(task.id, None, ALICE) == task
-        done = await task_of(one.engine, asked({"text": "that"}, taskId=task.id), ALICE)
+        assert await two.tasks.get(task.id, None, ALICE) == task
+        done = await task_of(one.tasks, asked({"text": "that"}, taskId=task.id), ALICE)
         assert done.id == task.id
 
 
@@ -374,9 +374,9 @@ async def test_a_task_whose_events_could_not_be_stored_is_ended_by_its_replica_o
     work = Steps()
     async with fleet(work) as found:
         one, two = await found.start(), await found.start()
-        task = await task_of(one.engine, asked(), ALICE, AT_ONCE)
+        task = await task_of(one.tasks, asked(), ALICE, AT_ONCE)
         await work.began.wait()
-        stream = await two.engine.subscribe(task.id, ALICE)
+        stream = await two.tasks.subscribe(task.id, ALICE)
         one.store.is_away = True
         work.go()
         await until(lambda: not one.engine.ready)
@@ -390,7 +390,7 @@ async def test_a_send_that_waits_at_a_fenced_replica_is_answered_with_the_end_of
         answers: list[Task] = []
 
         async def send() -> None:
-            answers.append(await task_of(one.engine, asked(), ALICE))
+            answers.append(await task_of(one.tasks, asked(), ALICE))
 
         async with anyio.create_task_group() as group:
             group.start_soon(send)
@@ -414,29 +414,29 @@ async def test_a_late_event_of_fenced_work_is_not_stored_as_a_claim_of_a_task_at
 
     async with fleet(work) as found:
         one, two = await found.start(), await found.start()
-        task = await task_of(one.engine, asked(), ALICE)
+        task = await task_of(one.tasks, asked(), ALICE)
         found.fence(one)
         await anyio.wait_all_tasks_blocked()
         assert found.shared.holder_of(task.id) is None
         release.set()
         await anyio.wait_all_tasks_blocked()
-        assert await two.engine.get(task.id, None, ALICE) == task
+        assert await two.tasks.get(task.id, None, ALICE) == task
 
 
 async def test_a_get_at_a_stalled_replica_waits_until_it_has_caught_up() -> None:
     async with fleet(never) as found:
         one, two = await found.start(), await found.start()
-        task = await task_of(one.engine, asked(), ALICE, AT_ONCE)
+        task = await task_of(one.tasks, asked(), ALICE, AT_ONCE)
         await anyio.wait_all_tasks_blocked()
         found.shared.pause(one.store)
         found.shared.notice(one.store)
         await anyio.wait_all_tasks_blocked()
-        failed = await two.engine.get(task.id, None, ALICE)
+        failed = await two.tasks.get(task.id, None, ALICE)
         assert failed.status.state is F
         got: list[Task] = []
 
         async def get() -> None:
-            got.append(await one.engine.get(task.id, None, ALICE))
+            got.append(await one.tasks.get(task.id, None, ALICE))
 
         async with anyio.create_task_group() as group:
             group.start_soon(get)
@@ -450,7 +450,7 @@ async def test_a_get_at_a_stalled_replica_waits_until_it_has_caught_up() -> None
 async def test_a_cancellation_at_a_stalled_replica_gets_the_end_of_the_task() -> None:
     async with fleet(never) as found:
         one, two = await found.start(), await found.start()
-        task = await task_of(one.engine, asked(), ALICE, AT_ONCE)
+        task = await task_of(one.tasks, asked(), ALICE, AT_ONCE)
         await anyio.wait_all_tasks_blocked()
         found.shared.pause(one.store)
         found.shared.notice(one.store)
@@ -459,7 +459,7 @@ async def test_a_cancellation_at_a_stalled_replica_gets_the_end_of_the_task() ->
 
         async def cancel() -> None:
             with pytest.raises(A2AError) as refusal:
-                await one.engine.cancel(task.id, ALICE)
+                await one.tasks.cancel(task.id, ALICE)
             caught.append(refusal.value)
 
         async with anyio.create_task_group() as group:
@@ -467,7 +467,7 @@ async def test_a_cancellation_at_a_stalled_replica_gets_the_end_of_the_task() ->
             await anyio.wait_all_tasks_blocked()
             found.shared.resume(one.store)
         assert caught[0].kind.reason == "TASK_NOT_CANCELABLE"
-        assert (await two.engine.get(task.id, None, ALICE)).status.state is F
+        assert (await two.tasks.get(task.id, None, ALICE)).status.state is F
 
 
 # One does it for all
@@ -476,12 +476,12 @@ async def test_a_cancellation_at_a_stalled_replica_gets_the_end_of_the_task() ->
 async def test_a_task_that_nobody_answers_is_ended_once_by_one_replica() -> None:
     async with fleet(ask_then_finish, input_timeout_seconds=0.02) as found:
         one, two = await found.start(), await found.start()
-        task = await task_of(two.engine, asked(), ALICE)
-        stream = await two.engine.subscribe(task.id, ALICE)
+        task = await task_of(two.tasks, asked(), ALICE)
+        stream = await two.tasks.subscribe(task.id, ALICE)
         found.clock.pass_ms(1_000)
         seen = await shape(stream)
         assert seen == ["task INPUT_REQUIRED", "statusUpdate FAILED"]
-        failed = await one.engine.get(task.id, None, ALICE)
+        failed = await one.tasks.get(task.id, None, ALICE)
         assert "was not answered within" in words(failed)
         await anyio.wait_all_tasks_blocked()
         assert (one.engine.running, two.engine.running) == (0, 0)
@@ -492,9 +492,9 @@ async def test_ended_tasks_are_evicted_by_the_replica_that_leads() -> None:
         leading = await found.start()
         kept = Retention(age_seconds=0, quota=Quota(0, 0), every_seconds=0.01)
         other = await found.start(retention=kept)
-        task = await task_of(leading.engine, asked(), ALICE)
+        task = await task_of(leading.tasks, asked(), ALICE)
         await anyio.sleep(0.05)
-        assert await other.engine.get(task.id, None, ALICE) == task
+        assert await other.tasks.get(task.id, None, ALICE) == task
         found.shared.kill(leading.store)
         while found.shared.has(task.id):
             await anyio.sleep(0.01)
@@ -518,9 +518,9 @@ async def test_a_stopping_replica_hands_over_resumable_tasks_at_once() -> None:
 
     async with fleet(work) as found:
         one, two = await found.start(), await found.start()
-        task = await task_of(one.engine, asked(), ALICE, AT_ONCE)
+        task = await task_of(one.tasks, asked(), ALICE, AT_ONCE)
         await anyio.wait_all_tasks_blocked()
-        stream = await two.engine.subscribe(task.id, ALICE)
+        stream = await two.tasks.subscribe(task.id, ALICE)
         async with anyio.create_task_group() as group:
             group.start_soon(one.engine.drain, PATIENCE_SECONDS)
             assert await shape(stream) == ["task WORKING", "artifactUpdate", "statusUpdate COMPLETED"]
@@ -531,33 +531,33 @@ async def test_a_stopping_replica_lets_a_task_rest_whose_call_waits_for_its_clie
     work = Listening()
     async with fleet(work) as found:
         one, two = await found.start(), await found.start()
-        task = await task_of(one.engine, asked(), ALICE)
+        task = await task_of(one.tasks, asked(), ALICE)
         async with anyio.create_task_group() as group:
             group.start_soon(one.engine.drain, PATIENCE_SECONDS)
         await anyio.wait_all_tasks_blocked()
         assert found.shared.holder_of(task.id) is None
-        assert await two.engine.get(task.id, None, ALICE) == task
+        assert await two.tasks.get(task.id, None, ALICE) == task
 
 
 async def test_a_task_that_cannot_be_resumed_ends_with_its_replica() -> None:
     async with fleet(never) as found:
         one, two = await found.start(), await found.start()
-        task = await task_of(one.engine, asked(), ALICE, AT_ONCE)
+        task = await task_of(one.tasks, asked(), ALICE, AT_ONCE)
         await anyio.wait_all_tasks_blocked()
-        stream = await two.engine.subscribe(task.id, ALICE)
+        stream = await two.tasks.subscribe(task.id, ALICE)
         await one.engine.drain(0)
         assert await shape(stream) == ["task WORKING", "statusUpdate FAILED"]
-        assert "was stopped" in words(await two.engine.get(task.id, None, ALICE))
+        assert "was stopped" in words(await two.tasks.get(task.id, None, ALICE))
 
 
 async def test_a_stopping_replica_ends_the_streams_of_foreign_tasks() -> None:
     async with fleet(never) as found:
         one, two = await found.start(), await found.start()
-        task = await task_of(one.engine, asked(), ALICE, AT_ONCE)
+        task = await task_of(one.tasks, asked(), ALICE, AT_ONCE)
         await anyio.wait_all_tasks_blocked()
-        stream = await two.engine.subscribe(task.id, ALICE)
+        stream = await two.tasks.subscribe(task.id, ALICE)
         await two.engine.drain(PATIENCE_SECONDS)
         assert await shape(stream) == ["task WORKING"]
         async with refused(UNAVAILABLE):
-            await two.engine.send(asked(), ALICE)
-        assert (await one.engine.cancel(task.id, ALICE)).status.state is X
+            await two.tasks.send(asked(), ALICE)
+        assert (await one.tasks.cancel(task.id, ALICE)).status.state is X

@@ -91,7 +91,7 @@ class Chaos:
         while True:
             replica, began = self.random.choice(self.replicas), self.history.now()
             try:
-                task = await self.call(replica, lambda: task_of(replica.engine, request))  # noqa: B023
+                task = await self.call(replica, lambda: task_of(replica.tasks, request))  # noqa: B023
             except Gone:
                 continue
             except A2AError as exc:
@@ -132,7 +132,7 @@ class Chaos:
         if self.tasks:
             task_id, replica = self.random.choice(self.tasks), self.random.choice(self.replicas)
             began = self.history.now()
-            task = await self.call(replica, lambda: replica.engine.get(task_id, None, ALICE))
+            task = await self.call(replica, lambda: replica.tasks.get(task_id, None, ALICE))
             self.history.answered(began, task)
 
     async def cancel(self) -> None:
@@ -140,7 +140,7 @@ class Chaos:
         if self.tasks and self.random.random() < 0.3:
             task_id, replica = self.random.choice(self.tasks), self.random.choice(self.replicas)
             began = self.history.now()
-            task = await self.call(replica, lambda: replica.engine.cancel(task_id, ALICE))
+            task = await self.call(replica, lambda: replica.tasks.cancel(task_id, ALICE))
             self.history.answered(began, task)
 
     async def watch(self) -> None:
@@ -152,14 +152,14 @@ class Chaos:
         events = self.random.randrange(1, 12)
 
         async def look() -> Task:
-            with await replica.engine.subscribe(task_id, ALICE) as watcher:
+            with await replica.tasks.subscribe(task_id, ALICE) as watcher:
                 for _ in range(events):
                     with anyio.move_on_after(0.02) as scope:
                         seen = await watcher.next()
                     if scope.cancelled_caught or seen is None:
                         break
                     view.see(seen)
-            return await replica.engine.get(task_id, None, ALICE)
+            return await replica.tasks.get(task_id, None, ALICE)
 
         await self.call(replica, look)
 
@@ -278,7 +278,7 @@ async def run(seed: int) -> tuple[list[str], Chaos, Worker]:
         final = await end_all(chaos)
         for replica in chaos.replicas:
             await anyio.wait_all_tasks_blocked()
-            assert not list(replica.engine._tasks)
+            assert not list(replica.engine.registry)
             assert replica.store.followed == []
             chaos.deaths[id(replica)].set()
     return faults_of(chaos.history, final), chaos, worker
@@ -286,12 +286,12 @@ async def run(seed: int) -> tuple[list[str], Chaos, Worker]:
 
 async def end_all(chaos: Chaos) -> dict[str, View]:
     """Cancel what has not ended, and read everything from each replica, which all say the same."""
-    first = chaos.replicas[0].engine
+    first = chaos.replicas[0].tasks
     views: dict[str, View] = {}
     for task_id in {*chaos.history.reads, *chaos.history.acked}:
         with suppress(A2AError):
             await first.cancel(task_id, ALICE)
-        tasks = [await replica.engine.get(task_id, None, ALICE) for replica in chaos.replicas]
+        tasks = [await replica.tasks.get(task_id, None, ALICE) for replica in chaos.replicas]
         assert all(task == tasks[0] for task in tasks)
         assert tasks[0].status.state in ENDED
         views[task_id] = view_of(tasks[0])

@@ -12,17 +12,12 @@ A message whose work needs a session goes to the replica that has the session, e
 from __future__ import annotations
 
 import logging
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, TypeVar
 
-from bridge.a2a.model.errors import INTERNAL, A2AError, a2a_error_of, temporarily_unavailable
-from bridge.a2a.model.life import CLOSES_STREAM, ENDED, with_history
-from bridge.a2a.model.objects import SendMessageConfiguration, SendMessageRequest, Task, TaskState
-from bridge.a2a.tasks.agent import Commit
-from bridge.a2a.tasks.callers import CallContext
-from bridge.a2a.tasks.idempotency import MessageBook
-from bridge.a2a.tasks.intake import AcceptedMessage, EngineLimits
-from bridge.a2a.tasks.live import LiveTask
-from bridge.a2a.tasks.replica_commands import (
+from bridge.a2a.layers.operations import Layer
+from bridge.a2a.layers.replica_commands import (
     CancelCommand,
     CanceledReply,
     Command,
@@ -36,93 +31,66 @@ from bridge.a2a.tasks.replica_commands import (
     reply_bytes,
     reply_from,
 )
-from bridge.a2a.tasks.session_owners import SessionOwnership
-from bridge.a2a.tasks.task_registry import HeldElsewhereError, TaskRegistry
+from bridge.a2a.model.errors import INTERNAL, A2AError, a2a_error_of, temporarily_unavailable
+from bridge.a2a.model.life import CLOSES_STREAM, with_history
+from bridge.a2a.model.objects import Message, SendMessageConfiguration, SendMessageRequest, Task, TaskState
+from bridge.a2a.tasks.agent import Commit
+from bridge.a2a.tasks.callers import CallContext
+from bridge.a2a.tasks.engine import Engine
+from bridge.a2a.tasks.intake import AcceptedMessage
+from bridge.a2a.tasks.task_registry import HeldElsewhereError
+from bridge.a2a.tasks.watcher import Watcher
 from bridge.errors import BridgeError, HolderGoneError, StoreAwayError, StoreConflictError, StoreError
 from bridge.store.records import StoredTask
 from bridge.store.replicas import Replicas
 
 logger = logging.getLogger(__name__)
 
+AnswerT = TypeVar("AnswerT")
+
 MOST_LOOKS: Final = 8
 """How often one request looks for its task. Each further look means that another replica was faster or died."""
 
 
-class ReplicaWork(Protocol):
-    """The operations of an engine without help from other replicas.
+class Replicated(Layer):
+    """Passes requests on to the replica of their task. The other replicas see this layer as a `ReplicaEngine`."""
 
-    Each method raises HeldElsewhereError if another replica has to be asked, and StoreConflictError if another replica
-    was faster.
-    """
-
-    @property
-    def limits(self) -> EngineLimits:
-        """The engine's times and bounds."""
-        ...
-
-    async def take_here(
-        self, request: SendMessageRequest, caller: CallContext, *, watch: bool, only: str | None = None
-    ) -> AcceptedMessage:
-        """Accept a message; with `only`, a message to this task."""
-        ...
-
-    async def cancel_here(self, task_id: str, caller: CallContext) -> Task:
-        """Cancel a task."""
-        ...
-
-    def adopt(self, task: StoredTask) -> None:
-        """Continue a task that this replica has adopted."""
-        ...
-
-
-class OtherReplicas:
-    """The other replicas, for this replica's engine. The other replicas see it as a `ReplicaEngine`."""
-
-    def __init__(
-        self,
-        replicas: Replicas,
-        tasks: TaskRegistry,
-        sessions: SessionOwnership,
-        book: MessageBook,
-        work: ReplicaWork,
-    ) -> None:
+    def __init__(self, engine: Engine, replicas: Replicas) -> None:
+        super().__init__(engine)
+        self._engine = engine
         self._replicas = replicas
-        self._tasks = tasks
-        self._sessions = sessions
-        self._book = book
-        self._work = work
+        self._tasks = engine.registry
+
+    def start(self) -> None:
+        """Serve the other replicas, and adopt the tasks of dead ones. Call this once the engine runs."""
+        self._replicas.start(self)
 
     # What this replica asks of the others
 
-    async def take(self, request: SendMessageRequest, caller: CallContext, *, watch: bool) -> AcceptedMessage:
-        """Accept a message, here or at the replica of its task.
+    async def send(self, request: SendMessageRequest, caller: CallContext) -> Task | Message:
+        """See `TaskOperations.send`."""
 
-        Raises:
-            A2AError: the message is refused.
-        """
-        for _ in range(MOST_LOOKS):
-            try:
-                return await self._work.take_here(request, caller, watch=watch)
-            except StoreConflictError as exc:
-                logger.info("another replica was faster: %s", exc)
-            except HeldElsewhereError as there:
-                passed = request if there.task_id is not None else _for_a_task(request)
-                reply = await self._reply_of_holder(there, SendCommand(passed, caller, there.task_id))
-                if isinstance(reply, TakenReply):
-                    return await self._followed(reply, request, caller, watch=watch)
-                if reply is None and not _is_known_again(there, caller):
-                    raise temporarily_unavailable("The replica that works on the task is gone") from None
-        raise temporarily_unavailable("The task goes from one replica to another at the moment")
+        async def followed(reply: TakenReply) -> Task | Message:
+            return await self._engine.answer_to(request, await self._followed(reply, request, caller))
+
+        return await self._taken(partial(self._engine.send, request, caller), request, caller, followed)
+
+    async def stream(self, request: SendMessageRequest, caller: CallContext) -> Watcher:
+        """See `TaskOperations.stream`."""
+
+        async def followed(reply: TakenReply) -> Watcher:
+            live = (await self._followed(reply, request, caller)).live
+            length = request.configuration.history_length if request.configuration else None
+            most = self._engine.limits.watch_events
+            return live.watch(most, length, closed_by=CLOSES_STREAM, note=reply.note)
+
+        return await self._taken(partial(self._engine.stream, request, caller), request, caller, followed)
 
     async def cancel(self, task_id: str, caller: CallContext) -> Task:
-        """Cancel a task, here or at its replica.
-
-        Raises:
-            A2AError: TASK_NOT_FOUND, TASK_NOT_CANCELABLE.
-        """
+        """See `TaskOperations.cancel`."""
         for _ in range(MOST_LOOKS):
             try:
-                return await self._work.cancel_here(task_id, caller)
+                return await self._engine.cancel(task_id, caller)
             except StoreConflictError as exc:
                 logger.info("another replica was faster: %s", exc)
             except HeldElsewhereError as there:
@@ -135,6 +103,29 @@ class OtherReplicas:
                 task = await self._tasks.visible_state(live)
                 if isinstance(reply, CanceledReply) or task.status.state is TaskState.CANCELED:
                     return with_history(task, None)
+        raise temporarily_unavailable("The task goes from one replica to another at the moment")
+
+    async def _taken(
+        self,
+        here: Callable[[], Awaitable[AnswerT]],
+        request: SendMessageRequest,
+        caller: CallContext,
+        followed: Callable[[TakenReply], Awaitable[AnswerT]],
+    ) -> AnswerT:
+        """The answer to a message that is accepted `here`, or at the replica of its task, which this replica then
+        follows."""
+        for _ in range(MOST_LOOKS):
+            try:
+                return await here()
+            except StoreConflictError as exc:
+                logger.info("another replica was faster: %s", exc)
+            except HeldElsewhereError as there:
+                passed = request if there.task_id is not None else _for_a_task(request)
+                reply = await self._reply_of_holder(there, SendCommand(passed, caller, there.task_id))
+                if isinstance(reply, TakenReply):
+                    return await followed(reply)
+                if reply is None and not _is_known_again(there, caller):
+                    raise temporarily_unavailable("The replica that works on the task is gone") from None
         raise temporarily_unavailable("The task goes from one replica to another at the moment")
 
     async def _reply_of_holder(
@@ -151,25 +142,12 @@ class OtherReplicas:
             raise temporarily_unavailable("The replica that works on the task cannot be reached") from exc
 
     async def _followed(
-        self, reply: TakenReply, request: SendMessageRequest, caller: CallContext, *, watch: bool
+        self, reply: TakenReply, request: SendMessageRequest, caller: CallContext
     ) -> AcceptedMessage:
         """A message that another replica accepted, with its task, which this replica follows."""
         live = await self._tasks.require_owned(reply.task_id, caller.principal)
-        self._book.note_elsewhere(caller.principal.name, request.message.message_id, reply.task_id)
-        length = request.configuration.history_length if request.configuration else None
-        watcher = None
-        if watch:
-            most = self._work.limits.watch_events
-            watcher = live.watch(most, length, closed_by=CLOSES_STREAM, note=reply.note)
-        return AcceptedMessage(live, reply.seq, watcher, Commit(done=True), reply.is_held, reply.note)
-
-    def give_back(self, live: LiveTask, *, is_left: bool) -> None:
-        """Release a task that has no more work here to the other replicas. `is_left` says that the task needs more
-        work."""
-        if live.overtaken or live.failure is not None or live.task.status.state in ENDED:
-            return
-        give = self._replicas.hand_over if is_left else self._replicas.release
-        give(live.id, live.next_seq - 1)
+        self._engine.messages.note_elsewhere(caller.principal.name, request.message.message_id, reply.task_id)
+        return AcceptedMessage(live, reply.seq, None, Commit(done=True), reply.is_held, reply.note)
 
     # What the others ask of this replica
 
@@ -196,24 +174,23 @@ class OtherReplicas:
 
     async def _done(self, command: Command) -> Reply:
         if isinstance(command, CancelCommand):
-            await self._work.cancel_here(command.task_id, command.caller)
+            await self._engine.cancel(command.task_id, command.caller)
             return CanceledReply()
-        accepted = await self._work.take_here(
-            command.request, command.caller, watch=False, only=command.task_id
-        )
+        accepted = await self._engine.take(command.request, command.caller, watch=False, only=command.task_id)
         await self._tasks.reached(accepted.live, accepted.seq, settled=False)
         return TakenReply(accepted.live.id, accepted.seq, accepted.is_held, accepted.note)
 
     async def adopt(self, task: StoredTask) -> None:
         """See `ReplicaEngine.adopt`. Meanwhile, this replica may have claimed the task, or lost it."""
         if await self._tasks.is_free(task.task_id):
-            self._work.adopt(task)
+            self._engine.adopt(task)
 
     def fenced(self) -> None:
         """See `ReplicaEngine.fenced`."""
         logger.warning("this replica was silent for too long; others go on with its tasks")
         self._tasks.give_up()
-        self._sessions.give_up()
+        if self._engine.sessions is not None:
+            self._engine.sessions.give_up()
 
 
 def _for_a_task(request: SendMessageRequest) -> SendMessageRequest:
