@@ -71,6 +71,9 @@ class Change:
     origin: TaskOrigin | None = None
     webhook: Webhook | None = None
     """A webhook to add, for this event and later ones. It replaces the webhook with the same key."""
+    may_wait: bool = False
+    """Whether the change may be stored together with the next change of any task, because nobody waits for it. A store
+    waits only a moment for the next change."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 A commit waits for the disk once, regardless of its size, so changes share commits. The changes submitted in one turn of
 the event loop reach the thread together. The thread takes the whole queue, decides which changes follow, writes them in
 one transaction, and answers with one call to the loop. It refuses a change that does not follow, and the whole batch if
-the transaction fails.
+the transaction fails. A change that may wait stays in `_pending` until another change comes, for at most
+`WAIT_SECONDS`.
 
     submit -> _pending -> (end of the turn) -> _queue -> thread: BEGIN, fold, write, COMMIT -> _answers -> deliver: done
 
@@ -46,6 +47,11 @@ _FULL: Final = 13
 
 REMEMBERED_TASKS: Final = 50_000
 """The most unfinished tasks whose positions the thread remembers, about 20 MB. Above that it reads them again."""
+
+
+WAIT_SECONDS: Final = 0.05
+"""How long a change waits that may wait. A call that takes longer is long enough that a commit of its own costs little,
+and after a crash the file then says that the call was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,8 @@ class Writer:
         self._name = name
         self._loop = asyncio.get_running_loop()
         self._pending: list[_Item] = []
+        self._is_due = False
+        """Whether `_hand_over` runs at the end of this turn."""
         self._closing = False
         self._stopped: asyncio.Future[None] = self._loop.create_future()
         self._answers: asyncio.Queue[_Answers | None] = asyncio.Queue()
@@ -119,7 +127,11 @@ class Writer:
         if self._closing:
             done(StoreError(f"{self._name} is closed; task {change.task_id} is not changed"))
             return
-        self._queue_item(_Submitted(change, done))
+        self._pending.append(item := _Submitted(change, done))
+        if not change.may_wait:
+            self._hurry()
+        elif len(self._pending) == 1:
+            self._loop.call_later(WAIT_SECONDS, self._hurry_for, item)
 
     async def run(self, job: Callable[[sqlite3.Connection], int], *, hooks: str | None = None) -> int:
         """Run a function that writes, in its own transaction, in order with the changes. Returns its result.
@@ -132,15 +144,21 @@ class Writer:
         if self._closing:
             raise StoreError(f"{self._name} is closed")
         result: asyncio.Future[int] = self._loop.create_future()
-        self._queue_item(_WriteJob(job, result, hooks))
+        self._pending.append(_WriteJob(job, result, hooks))
+        self._hurry()
         return await result
 
-    def _queue_item(self, item: _Item) -> None:
-        if not self._pending:
+    def _hurry(self) -> None:
+        if not self._is_due:
+            self._is_due = True
             self._loop.call_soon(self._hand_over)
-        self._pending.append(item)
+
+    def _hurry_for(self, item: _Submitted) -> None:
+        if self._pending and self._pending[0] is item:
+            self._hand_over()
 
     def _hand_over(self) -> None:
+        self._is_due = False
         if self._pending:
             self._queue.put(self._pending)
             self._pending = []

@@ -23,6 +23,7 @@ from bridge.store.sqlite_schema import APPLICATION_ID, STEPS, migrate
 from bridge.store.sqlite_writer import Writer
 from tests.store.changes import first, keep, keep_all
 from tests.support.lines import Lines
+from tests.support.sqlite_log import log_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -432,6 +433,33 @@ async def test_changes_of_one_turn_share_a_transaction(tmp_path: Path) -> None:
     assert statements.count("COMMIT") == 1
     # A statement is traced once more for each trigger that it fires.
     assert len(set(statements)) < 10
+
+
+async def test_a_change_that_may_wait_shares_the_transaction_of_the_next_change(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+    async with SQLiteStore(path) as store:
+        await keep(store, first("t1"))
+        before, answers = log_of(path).commits, []
+        store.submit(Change("t1", 2, b"", may_wait=True), answers.append)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not answers
+        store.submit(first("t2"), answers.append)
+        while len(answers) < 2:
+            await asyncio.sleep(0)
+        assert answers == [None, None]
+        assert log_of(path).commits == before + 1
+
+
+async def test_a_change_that_may_wait_is_stored_although_no_other_change_comes(tmp_path: Path) -> None:
+    async with SQLiteStore(tmp_path / "tasks.db") as store:
+        await keep(store, first("t1"))
+        await keep(store, Change("t1", 2, b"", may_wait=True))
+        store.submit(Change("t1", 3, b"", may_wait=True), lambda _: None)
+    async with SQLiteStore(tmp_path / "tasks.db") as store:
+        task = await store.load("t1")
+        assert task is not None
+        assert task.seq == 3
 
 
 async def test_events_that_a_later_snapshot_covers_are_never_written(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import anyio
 
 from bridge.a2a.model.objects import Message, Role, StreamResponse, Task, TaskState
 from bridge.a2a.tasks.agent import Commit, Job, PlannedWork, ReservedWork
-from bridge.a2a.tasks.live import LiveTask, Submit, TaskWriting
+from bridge.a2a.tasks.live import LiveTask, Submit, TaskWriting, is_silent
 from bridge.errors import StoreConflictError, StoreError
 from bridge.store.contract import OnStored
 from bridge.store.outbox import Webhook
@@ -150,11 +150,10 @@ class DraftTask(LiveTask):
 def _is_sayable(event: StreamResponse) -> bool:
     """Whether a Message can still answer the work after this event."""
     update = event.status_update
-    if update is None:
+    if update is None or is_silent(event):
         return True
     state, message = update.status.state, update.status.message
-    is_silent = state is TaskState.WORKING and message is None and not update.metadata
-    return is_silent or (state is TaskState.COMPLETED and not (message and message.metadata))
+    return state is TaskState.COMPLETED and not (message and message.metadata)
 
 
 def _message_from(task: Task) -> Message | None:

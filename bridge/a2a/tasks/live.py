@@ -36,9 +36,10 @@ crash could undo. A watcher that is too slow is cut off; the task goes on.
 # Orders of events
 # ----------------
 #
-# Many events may be accepted before the first one is stored. A watcher may come at any time, and starts in one of two
-# ways. From the visible state: its snapshot is `visible`, and its first event is the next stored event. From the next
-# accepted event (`from_next`): that event is not sent by itself; the snapshot is the task after it. A watcher that
+# Many events may be accepted before the first one is stored. If nobody watches, an event that says only that the task
+# is WORKING shares the commit of the next event (`Change.may_wait`). A watcher may come at any time, and starts in one
+# of two ways. From the visible state: its snapshot is `visible`, and its first event is the next stored event. From the
+# next accepted event (`from_next`): that event is not sent by itself; the snapshot is the task after it. A watcher that
 # comes before any event is stored gets its snapshot with the first stored event. A message of the user is an event of
 # the task and not of a stream (`life.py`), so no watcher gets it after its snapshot.
 #
@@ -141,8 +142,9 @@ class LiveTask:
         self.progress: JsonObject | None = None
         """The numbers of the last progress report that is visible, as metadata. They are not stored with the task."""
         self._submit = writing.submit
+        self._has_kept = self._is_shared = writing.is_shared
+        """Whether the store may have bytes that a worker kept."""
         self._on_change = writing.on_change
-        self._is_shared = writing.is_shared
         self._unanswered = 0
         self._told: list[ForeignEvent] = []
         """The events that other replicas stored while the store has not answered for every own event."""
@@ -188,6 +190,7 @@ class LiveTask:
         self._since_bytes = sum(map(len, stored.events))
         self._since_events = len(stored.events)
         self.kept, self.holder = stored.private, stored.holder
+        self._has_kept = self._has_kept or bool(stored.private)
 
     @property
     def task(self) -> Task:
@@ -283,6 +286,7 @@ class LiveTask:
         self._task = task
         self._seq += 1
         self.kept = self.kept if keep is None else keep
+        self._has_kept = self._has_kept or bool(keep)
         moved = event.status_update is not None
         came = NO_LINES
         if self._noted is not None:
@@ -298,11 +302,12 @@ class LiveTask:
             event=row_of(entry.text, came) if came.lines else entry.text,
             head=_head(task) if first or moved else None,
             snapshot=self._snapshot_of(entry, came, moved=moved),
-            private=keep,
+            private=keep if self._has_kept else None,
             message=message,
             replaces=replaces,
             origin=self.origin if first else None,
             webhook=webhook,
+            may_wait=not self._watchers and keep is None and is_silent(event),
         )
         self._unanswered += 1
         self._submit(change, partial(self._stored, entry))
@@ -515,6 +520,14 @@ class LiveTask:
         """
         while self.overtaken or (self.is_mine and self._visible_seq < seq and self.failure is None):
             await self._moved.wait()
+
+
+def is_silent(event: StreamResponse) -> bool:
+    """Whether an event says that the task is WORKING, and nothing else."""
+    update = event.status_update
+    if update is None or update.metadata:
+        return False
+    return update.status.state is TaskState.WORKING and update.status.message is None
 
 
 def refused_commit(task_id: str) -> Commit:

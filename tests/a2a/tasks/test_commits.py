@@ -1,0 +1,102 @@
+"""What a task costs a store in a file: how many transactions, and how many pages."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import anyio
+import pytest
+
+from bridge.a2a.model.life import IdsAndClock
+from bridge.a2a.model.objects import TaskState
+from bridge.a2a.tasks.agent import Job
+from bridge.assembly.ids import OrderedIds
+from bridge.store.sqlite import SQLiteStore
+from tests.support.agents import ALICE, Clock, asked, engine_of, give, say
+from tests.support.sqlite_log import WrittenLog, log_of
+
+W, C = TaskState.WORKING, TaskState.COMPLETED
+CALLS: Final = 25
+"""So few that SQLite does not begin the log anew."""
+
+
+class RunningClock(Clock):
+    """A clock that goes on, and the ids that a bridge makes."""
+
+    @property
+    def ids(self) -> IdsAndClock:
+        """As the engine takes them."""
+        return IdsAndClock(OrderedIds(self._next_ms).new, self._next_ms, self._next_ms)
+
+    def _next_ms(self) -> int:
+        self.pass_ms(1)
+        return self.now_ms
+
+
+async def complete(job: Job) -> None:
+    say(job, W)
+    await job.accepted
+    give(job, "x" * 100)
+    await say(job, C)
+
+
+async def written_by(
+    path: Path, script: Callable[[Job], Awaitable[None]], *, watch: bool = False
+) -> WrittenLog:
+    """What the calls wrote into the log of a new file, in all."""
+    async with SQLiteStore(path) as store, engine_of(script, store, RunningClock()) as engine:
+        before = log_of(path)
+        for _ in range(CALLS):
+            request = asked({"text": "x" * 100}, messageId=str(uuid4()))
+            if watch:
+                with await engine.stream(request, ALICE) as watcher:
+                    while await watcher.next() is not None:
+                        pass
+            else:
+                await engine.send(request, ALICE)
+        after = log_of(path)
+    return WrittenLog(after.commits - before.commits, after.frames - before.frames)
+
+
+@pytest.mark.proves("store-visible")
+async def test_a_call_that_nobody_watches_has_two_commits(tmp_path: Path) -> None:
+    written = await written_by(tmp_path / "tasks.db", complete)
+    assert written.commits == 2 * CALLS
+
+
+@pytest.mark.proves("store-visible")
+async def test_a_watched_call_has_a_commit_for_each_event_that_comes_alone(tmp_path: Path) -> None:
+    async def slowly(job: Job) -> None:
+        await job.accepted
+        await say(job, W)
+        give(job, "x" * 100)
+        await say(job, C)
+
+    written = await written_by(tmp_path / "tasks.db", slowly, watch=True)
+    assert written.commits == 3 * CALLS
+
+
+@pytest.mark.proves("store-visible")
+async def test_the_beginning_of_long_work_is_stored_although_nobody_watches(tmp_path: Path) -> None:
+    stored = anyio.Event()
+
+    async def work(job: Job) -> None:
+        await say(job, W)
+        stored.set()
+        await anyio.sleep_forever()
+
+    path = tmp_path / "tasks.db"
+    async with (
+        SQLiteStore(path) as store,
+        engine_of(work, store) as engine,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(engine.send, asked(), ALICE)
+        with anyio.fail_after(10):
+            await stored.wait()
+        (live,) = [task async for task in store.unfinished()]
+        assert live.head.state == W
+        group.cancel_scope.cancel()
