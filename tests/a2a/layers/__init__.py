@@ -1,0 +1,1 @@
+"""Tests of the layers around an engine."""
