@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 from collections import Counter
@@ -18,6 +19,7 @@ from anyio.lowlevel import RunVar
 from bridge.errors import BusyError
 
 ResultT = TypeVar("ResultT")
+WaiterT = TypeVar("WaiterT")
 KeyT = TypeVar("KeyT", bound=Hashable)
 """Names a tool, or work that only one task at a time may do."""
 
@@ -54,6 +56,54 @@ class Signal:
     async def wait(self) -> None:
         """Wait for the next `tell`."""
         await self.next.wait()
+
+
+class WaitingLine(Generic[WaiterT]):
+    """Waiters for the same kind of event, the longest wait first, with one timer for all of them. After `seconds` a
+    waiter is removed and passed to the callback."""
+
+    def __init__(self, seconds: float, tell: Callable[[WaiterT], None], early_seconds: float = 0.0) -> None:
+        """A waiter may be passed on `early_seconds` too early, so that one turn of the event loop serves several."""
+        self._seconds = seconds
+        self._early_seconds = early_seconds
+        self._tell = tell
+        self._since: dict[WaiterT, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._since)
+
+    def __iter__(self) -> Iterator[WaiterT]:
+        return iter(self._since)
+
+    def __contains__(self, waiter: WaiterT) -> bool:
+        return waiter in self._since
+
+    def add(self, waiter: WaiterT) -> None:
+        """Start a wait now, behind all others."""
+        loop = asyncio.get_running_loop()
+        self._since.pop(waiter, None)
+        self._since[waiter] = loop.time()
+        if self._timer is None:
+            self._timer = loop.call_later(self._seconds, self._expire, loop)
+
+    def discard(self, waiter: WaiterT) -> None:
+        """End the wait of a waiter if it waits."""
+        self._since.pop(waiter, None)
+
+    def longest(self) -> WaiterT | None:
+        """The waiter that has waited longest; None if none waits."""
+        return next(iter(self._since), None)
+
+    def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer, now = None, loop.time()
+        while (first := self.longest()) is not None:
+            left = self._since[first] + self._seconds - now
+            if left > self._early_seconds:
+                self._timer = loop.call_later(left, self._expire, loop)
+                return
+            del self._since[first]
+            self._tell(first)
 
 
 class SlowWork(Exception):

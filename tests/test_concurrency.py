@@ -7,7 +7,7 @@ from random import Random
 import anyio
 import pytest
 
-from bridge.concurrency import Backoff, Signal
+from bridge.concurrency import Backoff, Signal, WaitingLine
 
 
 async def test_who_waits_goes_on_once_it_happens_and_not_because_it_happened_before() -> None:
@@ -71,3 +71,39 @@ def test_chance_shortens_a_pause_by_a_share_and_never_lengthens_it(seed: int) ->
 def test_loops_that_began_together_do_not_try_together() -> None:
     together = [given(Backoff(1, 10, chance=Random(seed)), 4) for seed in range(20)]
     assert len({tuple(pauses) for pauses in together}) == 20
+
+
+async def test_a_line_passes_its_waiters_on_in_their_order_and_leaves_out_who_waits_no_more() -> None:
+    seen, done = list[str](), anyio.Event()
+
+    def tell(waiter: str) -> None:
+        seen.append(waiter)
+        if waiter == "last":
+            done.set()
+
+    line = WaitingLine[str](0.01, tell)
+    for waiter in ("first", "gone", "last"):
+        line.add(waiter)
+    line.add("first")
+    line.add("last")
+    line.discard("gone")
+    with anyio.fail_after(5):
+        await done.wait()
+    assert seen == ["first", "last"]
+    assert not line
+
+
+async def test_waiters_that_are_nearly_due_are_passed_on_in_the_same_turn() -> None:
+    seen, first = list[int](), anyio.Event()
+
+    def tell(waiter: int) -> None:
+        seen.append(waiter)
+        first.set()
+
+    line = WaitingLine[int](0.05, tell, early_seconds=0.04)
+    line.add(1)
+    await anyio.sleep(0.005)
+    line.add(2)
+    with anyio.fail_after(5):
+        await first.wait()
+    assert seen == [1, 2]

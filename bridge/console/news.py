@@ -71,7 +71,10 @@ class NewsStream:
             await anyio.sleep(LOOK_SECONDS)
 
     async def _send_events(self, send: Send) -> None:
-        while self._watched is not None and (seen := await self._watched.next()) is not None:
+        while self._watched is not None and not self._watched.is_over:
+            await self._watched.wait()
+            if (seen := self._watched.take()) is None:
+                continue
             event = told_event(StreamResponse.model_validate_json(seen.text))
             await self._tab.send(send, frame(json.dumps({"event": event}).encode()))
 

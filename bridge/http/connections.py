@@ -17,10 +17,11 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
+from bridge.concurrency import WaitingLine
 from bridge.http.request_checks import network_of, site_of
 from bridge.settings import ConnectionSettings, RequestSettings
 
@@ -128,52 +129,6 @@ class PendingHandshake:
     check_body = end_idle = give_way = read_no_more = refuse_more = head_is_late
 
 
-class WaitingConnections:
-    """Connections that wait for the same event, the longest wait first. After `seconds` a connection is removed and
-    passed to the callback."""
-
-    def __init__(self, seconds: float, tell: Callable[[Connection], None]) -> None:
-        self._seconds = seconds
-        self._tell = tell
-        self._since: dict[Connection, float] = {}
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
-
-    def __len__(self) -> int:
-        return len(self._since)
-
-    def __iter__(self) -> Iterator[Connection]:
-        return iter(self._since)
-
-    def __contains__(self, connection: Connection) -> bool:
-        return connection in self._since
-
-    def add(self, connection: Connection) -> None:
-        """Start the wait of a connection now, behind all others."""
-        self._since.pop(connection, None)
-        self._since[connection] = self._loop.time()
-        if self._timer is None:
-            self._timer = self._loop.call_later(self._seconds, self._expire)
-
-    def discard(self, connection: Connection) -> None:
-        """Remove a connection if it is waiting."""
-        self._since.pop(connection, None)
-
-    def longest(self) -> Connection | None:
-        """The connection that has waited longest; None if none waits."""
-        return next(iter(self._since), None)
-
-    def _expire(self) -> None:
-        self._timer, now = None, self._loop.time()
-        while (first := self.longest()) is not None:
-            left = self._since[first] + self._seconds - now
-            if left > 0:
-                self._timer = self._loop.call_later(left, self._expire)
-                return
-            del self._since[first]
-            self._tell(first)
-
-
 @dataclass
 class _LogPause:
     """The pause after a log line: its end, and the number of events during the pause."""
@@ -215,13 +170,17 @@ class Connections:
     def __post_init__(self) -> None:
         limits, requests = self.limits, self.requests
         self._proxies = [network_of(network) for network in limits.proxies]
-        self.heads = WaitingConnections(requests.head_seconds, lambda connection: connection.head_is_late())
+        self.heads = WaitingLine[Connection](
+            requests.head_seconds, lambda connection: connection.head_is_late()
+        )
         """Connections whose head is awaited: new ones, and kept ones that have sent a part of a head."""
-        self.bodies = WaitingConnections(requests.body_seconds, lambda connection: connection.check_body())
+        self.bodies = WaitingLine[Connection](
+            requests.body_seconds, lambda connection: connection.check_body()
+        )
         """Connections whose body is being read and did not come with its head."""
-        self.idle = WaitingConnections(limits.idle_seconds, lambda connection: connection.end_idle())
+        self.idle = WaitingLine[Connection](limits.idle_seconds, lambda connection: connection.end_idle())
         """Idle connections."""
-        self.draining = WaitingConnections(_LINGER_SECONDS, lambda connection: connection.abort())
+        self.draining = WaitingLine[Connection](_LINGER_SECONDS, lambda connection: connection.abort())
         """Refused connections, whose remaining input is discarded."""
         self.limited_log = RateLimitedLog(asyncio.get_running_loop().time)
 

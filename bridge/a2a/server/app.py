@@ -49,7 +49,7 @@ from bridge.a2a.model.operations import (
 from bridge.a2a.model.operators import DECLARATION, OPERATOR_URI
 from bridge.a2a.model.timeline import TIMELINE_URI
 from bridge.a2a.server.admission import AdmissionControl, CallerChangedError, RequestAdmission
-from bridge.a2a.server.event_stream import EventStream, is_disconnected
+from bridge.a2a.server.event_stream import EventStream, StreamTimers, is_disconnected
 from bridge.a2a.server.security import with_security
 from bridge.a2a.server.service import Service, Stream
 from bridge.a2a.server.signed_cards import CardSigning, ShownCard, SignedCards
@@ -146,6 +146,7 @@ class AgentServer:
         self._versions = versions
         self._name = name
         self._admission = AdmissionControl(access, address, name, self._limits.streams.open, hops)
+        self._stream_timers = StreamTimers(limits.streams)
         self._last_card: ShownCard | None = None
         self._signed_cards = SignedCards(signing or CardSigning(), limits.card.signed_most)
 
@@ -420,7 +421,7 @@ class AgentServer:
         self, request: _Request, events: _Events, wrap: Callable[[bytes], bytes], headers: Mapping[str, str]
     ) -> EventStream:
         left = request.visit.principal.seconds_left()
-        answer = EventStream(events.stream, events.writer, wrap, self._limits.streams, headers, left)
+        answer = EventStream(events.stream, events.writer, wrap, self._stream_timers, headers, left)
         request.visit.stream = answer
         return answer
 

@@ -84,14 +84,27 @@ class Stream:
         self._extensions = caller.extensions
         self._state: TaskState | None = None
 
-    async def next(self) -> WatchedEvent | None:
-        """The next event; None once the stream has ended."""
-        seen = await self._watcher.next()
+    @property
+    def is_over(self) -> bool:
+        """Whether the stream has ended and every event was read."""
+        return self._watcher.is_over
+
+    def take(self) -> WatchedEvent | None:
+        """The next event; None if none is at hand."""
+        seen = self._watcher.take()
         if seen is None:
             return None
         self._state = seen.state or self._state
         shown = self._gate.filtered(seen.text, self._extensions)
         return seen if shown is seen.text else replace(seen, text=shown)
+
+    async def wait(self) -> None:
+        """Wait until an event is at hand, the stream has ended, or `wake` is called."""
+        await self._watcher.wait()
+
+    def wake(self) -> None:
+        """Let a `wait` return."""
+        self._watcher.wake()
 
     def note_in(self, hop: Hop) -> None:
         """Note in the hop of the stream its task, and the last state that was read."""

@@ -3,12 +3,11 @@ bounded."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Self
-
-import anyio
 
 from bridge.a2a.model.life import CLOSES_STREAM, with_history, with_note
 from bridge.a2a.model.objects import StreamResponse, Task, TaskState
@@ -47,7 +46,11 @@ class Watcher:
         self._from_seq = from_seq
         self._history_length = history_length
         self._closed_by = closed_by
-        self._send, self._receive = anyio.create_memory_object_stream[WatchedEvent](queue_events)
+        self._queue_events = queue_events
+        self._queue: list[WatchedEvent] = []
+        self._waiting: asyncio.Future[None] | None = None
+        """Set while the reader waits. A bare future, because an idle stream holds it."""
+        self._ended = False
         self._started = False
         self.cut_off = False
         """True when the reader was too slow."""
@@ -78,35 +81,64 @@ class Watcher:
         self._put(WatchedEvent(reply.to_json(), last=True))
 
     def _put(self, seen: WatchedEvent) -> None:
-        try:
-            self._send.send_nowait(seen)
-        except anyio.WouldBlock:
+        if self._ended:
+            return
+        if len(self._queue) == self._queue_events:
             self.cut_off = True
             logger.warning("a reader of task %s is too slow and was cut off; the task goes on", self.task_id)
             self.end()
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            return
+        self._queue.append(seen)
+        if seen.last:
             self.end()
         else:
-            if seen.last:
-                self.end()
+            self.wake()
 
     def end(self) -> None:
         """End the stream. Queued events can still be read."""
-        self._send.close()
+        self._ended = True
+        self.wake()
         self._on_end(self)
 
     def close(self) -> None:
         """End the stream for a reader that is gone, and drop the queued events."""
+        self._queue.clear()
         self.end()
-        self._receive.close()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the stream has ended and every queued event was read."""
+        return self._ended and not self._queue
+
+    def take(self) -> WatchedEvent | None:
+        """The next event; None if none is queued."""
+        if not self._queue:
+            return None
+        seen = self._queue.pop(0)
+        return seen if self.view is None else replace(seen, text=self.view(seen.text))
+
+    async def wait(self) -> None:
+        """Wait until an event is queued, the stream has ended, or `wake` is called. A stream has one reader."""
+        if self._queue or self._ended:
+            return
+        self._waiting = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiting
+        finally:
+            self._waiting = None
+
+    def wake(self) -> None:
+        """Let a `wait` return."""
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
 
     async def next(self) -> WatchedEvent | None:
         """The next event; None once the stream has ended or was closed."""
-        try:
-            seen = await self._receive.receive()
-            return seen if self.view is None else replace(seen, text=self.view(seen.text))
-        except (anyio.EndOfStream, anyio.ClosedResourceError):
-            return None
+        while not self.is_over:
+            await self.wait()
+            if (seen := self.take()) is not None:
+                return seen
+        return None
 
     def __enter__(self) -> Self:
         return self

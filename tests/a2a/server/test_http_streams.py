@@ -310,6 +310,26 @@ async def read_to_end(client: socket.socket) -> bytes:
             seen += chunk
 
 
+@pytest.mark.proves("a2a-3.5.2-order")
+async def test_events_that_are_at_hand_together_are_written_together() -> None:
+    async def work(job: Job) -> None:
+        say(job, TaskState.WORKING)
+        for step in range(50):
+            say(job, TaskState.WORKING, str(step))
+        await say(job, TaskState.COMPLETED)
+
+    async with serving(work) as (url, _), new_client() as client:
+        headers = JsonRpcDriver(client, url).headers
+        body = message({"text": "go"})
+        request = client.build_request("POST", f"{url}/message:stream", json=body, headers=headers)
+        response = await client.send(request, stream=True)
+        with anyio.fail_after(PATIENCE_SECONDS):
+            seen = [chunk async for chunk in response.aiter_raw()]
+        await response.aclose()
+    assert b"".join(seen).count(b"data: ") == 53
+    assert max(chunk.count(b"data: ") for chunk in seen) > 40
+
+
 class Flood:
     """Work that gives more than any buffer between it and a client holds, once it is told to."""
 
