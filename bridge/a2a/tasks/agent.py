@@ -125,7 +125,7 @@ class RunningWork:
     """The work that runs for a task."""
 
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    finished: anyio.Event = field(default_factory=anyio.Event)
+    is_finished: bool = False
     canceled: bool = False
     """Whether the client canceled the task."""
     canceled_by: str = ""
@@ -149,12 +149,12 @@ class RunningWork:
     release: Callable[[], None] = lambda: None
     """Releases the resources that are held for the work. Called once the work has ended."""
     moved: Signal = field(default_factory=Signal)
-    """Signalled when `hearing` or `finished` changes."""
+    """Signalled when `hearing` or `is_finished` changes."""
 
     def listen(self, hearing: AnswerHandler | None) -> None:
         """Handle answers with `hearing` from now on; None accepts no more answers."""
         self.hearing = hearing
-        self.work_status.is_at_work = hearing is None and not self.finished.is_set()
+        self.work_status.is_at_work = hearing is None and not self.is_finished
         self.moved.tell()
 
     def hold(self, turn: Turn, size_bytes: int, requests: RequestSettings) -> bool:
@@ -172,10 +172,15 @@ class RunningWork:
         self.scope.cancel()
         self.listen(None)
 
+    async def wait(self) -> None:
+        """Wait until the work has finished."""
+        while not self.is_finished:
+            await self.moved.wait()
+
     def finish(self) -> None:
         """Mark the work as finished, and drop the held messages."""
         self.held.clear()
-        self.finished.set()
+        self.is_finished = True
         self.release()
         self.listen(None)
 

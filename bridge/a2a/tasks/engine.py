@@ -391,7 +391,7 @@ class Engine:
             running.canceled, running.canceled_by = True, caller.acting
             running.scope.cancel()
             with anyio.move_on_after(self.limits.run.cancel_grace_seconds):
-                await running.finished.wait()
+                await running.wait()
             live = await self._own(live.id, caller)  # the task may have left memory with its work
             self.registry.require_here(live)
         if live.task.status.state not in ENDED:
@@ -562,7 +562,7 @@ class Engine:
         with anyio.move_on_after(self.limits.run.cancel_grace_seconds):
             for live in self.registry:
                 if live.running is not None:
-                    await live.running.finished.wait()
+                    await live.running.wait()
         self._end_waiting_streams()
 
     def _leave_to_others(self) -> None:

@@ -8,8 +8,7 @@ Spec: A2A 1.0 sections 3.1.1, 3.3.1 (idempotency), 3.4 (contexts and tasks).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -165,8 +164,10 @@ class Intake:
         began_by = message.message_id if name is None else beginning_of(name)
         async with one_at_a_time(self._taking, (principal.name, began_by)):
             take_in = partial(self._take_in, request, caller, limits, require_running, watch=watch, only=only)
-            with _busy_as_error():
+            try:
                 accepted = await with_slow_work(take_in)
+            except BusyError as exc:
+                raise _overloaded(exc) from exc
             if self._is_shared:
                 await _stored_or_closed(accepted)
             return accepted
@@ -250,8 +251,10 @@ class Intake:
         if live is not None and is_at_work:
             hop.skill, hop.peer = self._work_of(live)
         else:
-            with _busy_as_error():
+            try:
                 hop.skill, hop.peer, _ = await done_slowly(partial(self._agent.work_meant, turn))
+            except BusyError as exc:
+                raise _overloaded(exc) from exc
         await pass_gate(hop)
         hop.forget()  # the message tells its work again when it starts
 
@@ -453,12 +456,8 @@ class Intake:
         return AcceptedMessage(live, live.next_seq - 1, watcher, commit, is_held)
 
 
-@contextmanager
-def _busy_as_error() -> Iterator[None]:
-    try:
-        yield
-    except BusyError as exc:
-        raise A2AError(OVERLOADED, str(exc), headers={"Retry-After": "5"}) from exc
+def _overloaded(exc: BusyError) -> A2AError:
+    return A2AError(OVERLOADED, str(exc), headers={"Retry-After": "5"})
 
 
 async def _stored_or_closed(accepted: AcceptedMessage) -> None:
