@@ -19,7 +19,7 @@ from hypothesis import settings
 from tests.peers.node import require_peers
 from tests.peers.oidc_provider import OidcProvider, running_issuers
 from tests.requirements import REQUIREMENTS
-from tests.support import failed, forked, outside, proactor_like, slowest
+from tests.support import failed, forked, outside, proactor_like, slowest, validated_again
 
 FULL_EXAMPLES: Final = 200
 """Of what is tried with any values, in `make fuzz`; the suite takes a share of it."""
@@ -28,6 +28,7 @@ settings.register_profile("suite", max_examples=FULL_EXAMPLES // 4, deadline=Non
 settings.load_profile("suite")
 
 LIKE_WINDOWS: Final = "--like-windows"
+_MISTAKES: Final = pytest.StashKey[Path]()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -59,6 +60,13 @@ def _remembering_in(folder: Path) -> Iterator[None]:
                 del os.environ[variable]
             else:
                 os.environ[variable] = value
+
+
+@pytest.fixture(autouse=True)
+def _values_are_valid(pytestconfig: pytest.Config) -> Iterator[None]:
+    """What the bridge makes without validation is validated here: see tests/support/validated_again.py."""
+    yield
+    assert not (found := validated_again.mistakes(pytestconfig.stash[_MISTAKES])), found
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -145,7 +153,10 @@ def _event_loops(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """In a run that leaves out what needs a process or a socket, nothing else may open one."""
+    """In a run that leaves out what needs a process or a socket, nothing else may open one. In all runs, what the
+    bridge makes is validated."""
+    config.stash[_MISTAKES] = file = validated_again.start()
+    config.add_cleanup(file.unlink)
     if config.getoption(LIKE_WINDOWS):
         loops = ExitStack()
         loops.enter_context(proactor_like.installed())

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 from uuid import uuid4
 
 import anyio
@@ -30,6 +31,7 @@ from bridge.a2a.model.objects import (
     StreamResponse,
     Task,
     TaskStatus,
+    made,
     text_of_parts,
 )
 from bridge.agents_as_tools.caller_login import CallerLoginRound
@@ -68,6 +70,8 @@ from bridge.translate.refusals import UntoldRefusal, refusal_among
 from bridge.translate.skill_tools import AgentTool
 
 logger = logging.getLogger(__name__)
+
+_BLOCKING: Final = SendMessageConfiguration(return_immediately=False)
 
 
 class AgentCall:
@@ -360,9 +364,7 @@ class AgentCall:
 
     async def _send(self, message: Message, answered: TaskStatus | None) -> Task | Message:
         message = with_extension_metadata(message, self._agent.named_extensions, self._incoming.meta)
-        request = SendMessageRequest(
-            message=message, configuration=SendMessageConfiguration(return_immediately=False)
-        )
+        request = made(SendMessageRequest, message=message, configuration=_BLOCKING)
         client = self._agent.client_for(self._incoming.on_behalf_of)
 
         async def sent(listener: Listener) -> Task | Message:

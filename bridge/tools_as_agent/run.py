@@ -22,7 +22,7 @@ from typing import Final
 import anyio
 from pydantic import JsonValue
 
-from bridge.a2a.model.objects import Artifact, Part, TaskState
+from bridge.a2a.model.objects import Artifact, Part, TaskState, made
 from bridge.a2a.tasks.agent import Job
 from bridge.errors import BusyError, PeerError, fault_policy_of
 from bridge.identity.callers.principals import Principal
@@ -225,7 +225,8 @@ class ToolRun:
         is_told = bool(used) or (bool(peer) and URI in job.turn.extensions)
         if parts or is_told:
             job.artifact(
-                Artifact(
+                made(
+                    Artifact,
                     artifact_id=job.new_id(),
                     name=self._decision.skill_id,
                     parts=parts or parts_for_metadata(),

@@ -136,14 +136,15 @@ def refuses_in_words(message: Message) -> bool:
 
 
 def beside_the_answer(message: Message, tool: Tool) -> Message:
-    """The message without the parts that answer. The other parts may ask for another call."""
+    """The message without the parts that answer. The other parts may ask for another call. A message has at least one
+    part, so an empty text stands for no other parts."""
     is_answer = _answer_in_text(message, tool) is not None
     parts = tuple(
         part
         for part in message.parts
         if _answer_in(part, tool) is None and not (is_answer and part.kind == "text")
     )
-    return message.changed(parts=parts)
+    return message.changed(parts=parts or (Part(text=""),))
 
 
 def _answer_in(part: Part, tool: Tool) -> ElicitAction | None:

@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import bridge
-from tests.support import proactor_like
+from tests.support import proactor_like, validated_again
 
 ROOT: Final = Path(__file__).parents[2]
 MOST_BYTES: Final = 1 << 20
@@ -251,6 +251,7 @@ if __name__ == "__main__":
     for _found in pkgutil.walk_packages(bridge.__path__, "bridge."):
         if not _found.name.endswith("__main__"):
             importlib.import_module(_found.name)
+    validated_again.install()
     _serving = _Server(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]))
     _serving.run()
     if _serving.becomes is not None:

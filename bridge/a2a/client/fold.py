@@ -30,6 +30,7 @@ from bridge.a2a.model.objects import (
     TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
+    made,
 )
 from bridge.text.jsonvalues import json_bytes, values_in
 
@@ -74,7 +75,7 @@ class FoldedTask:
         if before is not None and before.id == UNNAMED and (task_id := _owner(payload)):
             before = before.changed(id=task_id)
         if isinstance(payload, Task):
-            event = StreamResponse(task=with_pieces_joined(payload))
+            event = made(StreamResponse, task=with_pieces_joined(payload))
             payload = event.payload
         if before is None:
             assert not isinstance(payload, Message), "a message does not start a task"
@@ -164,7 +165,7 @@ def begun_by(payload: Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdat
         case TaskArtifactUpdateEvent():
             status = TaskStatus(state=TaskState.WORKING)
             begun = Task(id=payload.task_id, context_id=_context_of(payload), status=status)
-            return apply_event(begun, StreamResponse(artifact_update=payload))
+            return apply_event(begun, made(StreamResponse, artifact_update=payload))
         case Message():
             raise AssertionError("a message does not start a task")
 
@@ -297,12 +298,12 @@ def _with_what_goes_on(task: Task, event: StreamResponse) -> StreamResponse:
             first, *others = new.parts
             if _is_piece(before[-1], first):
                 marked = new.changed(parts=(_going_on(first), *others))
-                return StreamResponse(artifact_update=update.changed(artifact=marked))
+                return made(StreamResponse, artifact_update=update.changed(artifact=marked))
         case Task(artifacts=artifacts) as snapshot if known and artifacts:
             marked_artifacts = tuple(
                 _marked_as(artifact, known.get(artifact.artifact_id, ())) for artifact in artifacts
             )
-            return StreamResponse(task=snapshot.changed(artifacts=marked_artifacts))
+            return made(StreamResponse, task=snapshot.changed(artifacts=marked_artifacts))
     return event
 
 

@@ -30,17 +30,18 @@ from bridge.a2a.client.fold import FoldedMessage, FoldedTask, TaskTooLargeError,
 from bridge.a2a.client.http import AgentBusyError, NotReachedError, UnansweredError
 from bridge.a2a.model.life import ENDED, SETTLED
 from bridge.a2a.model.objects import (
+    NO_CONFIGURATION,
     UNNAMED,
     Artifact,
     Message,
     Role,
-    SendMessageConfiguration,
     SendMessageRequest,
     StreamResponse,
     Task,
     TaskArtifactUpdateEvent,
     TaskState,
     TaskStatus,
+    made,
     text_of_parts,
 )
 from bridge.concurrency import Backoff
@@ -325,7 +326,7 @@ class _Following:
             task = await self._client.get(self.task.id)
         if task.status.state in SETTLED:
             self._is_whole = False
-            return self.take(StreamResponse(task=task))
+            return self.take(made(StreamResponse, task=task))
         given_parts = tuple(part for artifact in self.task.artifacts or () for part in artifact.parts)
         return reply.changed(parts=(*given_parts, *reply.parts)) if given_parts else reply
 
@@ -351,11 +352,11 @@ class _Following:
             self._is_whole = False  # the event replaces the artifact, or its agent forgot `append`
         is_named = self.task is not None and self.task.id != UNNAMED
         if isinstance(payload, Message) and self.task is not None:
-            event = StreamResponse(message=payload.changed(task_id=self.task.id))
+            event = made(StreamResponse, message=payload.changed(task_id=self.task.id))
         has_begun = self.task is not None
         task = self._gather(event)
         if not has_begun and (message := self._said.message) is not None:  # this message came before the task
-            task = self._gather(StreamResponse(message=message.changed(task_id=task.id)))
+            task = self._gather(made(StreamResponse, message=message.changed(task_id=task.id)))
         if not is_named and task.id != UNNAMED:
             self._listener.on_task(task.id)
         self._listener.on_event(event)
@@ -448,7 +449,7 @@ class _Following:
                     lost = f"{self._client} has been out of reach for {self._pace.outage_seconds:g} s: {exc}"
                     raise TaskLostError(lost, task_id, self.task) from exc
             else:
-                self.take(StreamResponse(task=task))
+                self.take(made(StreamResponse, task=task))
                 assert self.task is not None
                 return self.task
             await anyio.sleep(pause_seconds)
@@ -460,7 +461,7 @@ class _Following:
         """
         assert self.task is not None
         try:
-            self.take(StreamResponse(task=more_complete(self.task, await self._client.get(task_id))))
+            self.take(made(StreamResponse, task=more_complete(self.task, await self._client.get(task_id))))
         except PeerError as exc:
             logger.info("a task of %s could not be read, so its events alone count: %s", self._client, exc)
         return self.task
@@ -476,7 +477,7 @@ class _Following:
 
 def _at_once(request: SendMessageRequest) -> SendMessageRequest:
     """The same request, with `return_immediately`."""
-    configuration = request.configuration or SendMessageConfiguration()
+    configuration = request.configuration or NO_CONFIGURATION
     return request.changed(configuration=configuration.changed(return_immediately=True))
 
 
@@ -487,7 +488,9 @@ def _task_id_of(event: StreamResponse) -> str:
 
 def event_of(answer: Task | Message) -> StreamResponse:
     """The answer to a message as an event of a stream."""
-    return StreamResponse(task=answer) if isinstance(answer, Task) else StreamResponse(message=answer)
+    if isinstance(answer, Task):
+        return made(StreamResponse, task=answer)
+    return made(StreamResponse, message=answer)
 
 
 def is_transient(exc: PeerError) -> bool:

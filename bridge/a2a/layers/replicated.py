@@ -33,7 +33,7 @@ from bridge.a2a.layers.replica_commands import (
 )
 from bridge.a2a.model.errors import INTERNAL, A2AError, a2a_error_of, temporarily_unavailable
 from bridge.a2a.model.life import CLOSES_STREAM, with_history
-from bridge.a2a.model.objects import Message, SendMessageConfiguration, SendMessageRequest, Task, TaskState
+from bridge.a2a.model.objects import NO_CONFIGURATION, Message, SendMessageRequest, Task, TaskState
 from bridge.a2a.tasks.agent import Commit
 from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.tasks.engine import Engine
@@ -195,7 +195,7 @@ class Replicated(Layer):
 
 def _for_a_task(request: SendMessageRequest) -> SendMessageRequest:
     """The message, changed so that another replica makes a task of it, and replies once the task is stored."""
-    configuration = request.configuration or SendMessageConfiguration()
+    configuration = request.configuration or NO_CONFIGURATION
     return request.changed(configuration=configuration.changed(return_immediately=True))
 
 

@@ -31,6 +31,7 @@ from bridge.a2a.model.objects import (
     TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
+    made,
     milliseconds,
     timestamp,
 )
@@ -176,7 +177,8 @@ class EventMaker:
 
     def message(self, parts: Sequence[Part], metadata: JsonObject | None = None) -> Message:
         """A message of the agent on this task."""
-        return Message(
+        return made(
+            Message,
             message_id=self.ids.new(),
             context_id=self.context_id,
             task_id=self.task_id,
@@ -189,20 +191,25 @@ class EventMaker:
         self, state: TaskState, message: Message | None = None, metadata: JsonObject | None = None
     ) -> StreamResponse:
         """An event that sets the task's state, at the present time."""
-        status = TaskStatus(state=state, message=message, timestamp=timestamp(self.ids.now_ms()))
-        update = TaskStatusUpdateEvent(
-            task_id=self.task_id, context_id=self.context_id, status=status, metadata=metadata
+        status = made(TaskStatus, state=state, message=message, timestamp=timestamp(self.ids.now_ms()))
+        update = made(
+            TaskStatusUpdateEvent,
+            task_id=self.task_id,
+            context_id=self.context_id,
+            status=status,
+            metadata=metadata,
         )
-        return StreamResponse(status_update=update)
+        return made(StreamResponse, status_update=update)
 
     def artifact(self, artifact: Artifact, *, append: bool, last_chunk: bool) -> StreamResponse:
         """An event that adds an artifact to the task, or with `append` adds its parts to the artifact of the same
         id."""
-        update = TaskArtifactUpdateEvent(
+        update = made(
+            TaskArtifactUpdateEvent,
             task_id=self.task_id,
             context_id=self.context_id,
             artifact=artifact,
             append=append or None,
             last_chunk=last_chunk,
         )
-        return StreamResponse(artifact_update=update)
+        return made(StreamResponse, artifact_update=update)

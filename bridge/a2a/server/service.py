@@ -30,6 +30,7 @@ from bridge.a2a.model.objects import (
     Task,
     TaskPushNotificationConfig,
     TaskState,
+    made,
 )
 from bridge.a2a.model.operations import (
     GET_EXTENDED_AGENT_CARD,
@@ -248,7 +249,9 @@ async def _sent(
     tasks: TaskOperations, request: SendMessageRequest, caller: CallContext
 ) -> SendMessageResponse:
     reply = await tasks.send(request, caller)
-    return SendMessageResponse(task=reply) if isinstance(reply, Task) else SendMessageResponse(message=reply)
+    if isinstance(reply, Task):
+        return made(SendMessageResponse, task=reply)
+    return made(SendMessageResponse, message=reply)
 
 
 _ANSWERED: Final[Mapping[type[Model], Callable[[TaskOperations, Any, CallContext], Awaitable[Model]]]] = {

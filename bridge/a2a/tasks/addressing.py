@@ -16,7 +16,7 @@ from typing import Final
 
 from bridge.a2a.model.errors import Violation, invalid_params, require_answerable
 from bridge.a2a.model.life import ENDED, INTERRUPTED, SETTLED
-from bridge.a2a.model.objects import SendMessageConfiguration, SendMessageRequest, TaskState
+from bridge.a2a.model.objects import NO_CONFIGURATION, SendMessageRequest, TaskState
 from bridge.a2a.model.operators import is_for_its_owner
 from bridge.a2a.model.task_names import beginning_of
 from bridge.a2a.tasks.agent import Agent, Turn
@@ -54,7 +54,7 @@ class Addressing:
         turn = Turn(
             principal=principal,
             message=message,
-            configuration=request.configuration or SendMessageConfiguration(),
+            configuration=request.configuration or NO_CONFIGURATION,
             metadata=request.metadata or {},
             extensions=caller.extensions & self._agent.extensions,
             acting=caller.acting,

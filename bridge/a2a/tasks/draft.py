@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import anyio
 
-from bridge.a2a.model.objects import Message, Role, StreamResponse, Task, TaskState
+from bridge.a2a.model.objects import Message, Role, StreamResponse, Task, TaskState, made
 from bridge.a2a.tasks.agent import Commit, Job, PlannedWork, ReservedWork
 from bridge.a2a.tasks.live import LiveTask, Submit, TaskWriting, is_silent
 from bridge.errors import StoreConflictError, StoreError
@@ -137,7 +137,7 @@ class DraftTask(LiveTask):
             if self._reply is None:
                 return self._become_task()
             self._decided.set()
-            self.end_streams_with(StreamResponse(message=self._reply))
+            self.end_streams_with(made(StreamResponse, message=self._reply))
         return None
 
     def _become_task(self) -> None:
@@ -162,7 +162,8 @@ def _message_from(task: Task) -> Message | None:
         return None
     (artifact,) = task.artifacts
     message = task.status.message
-    return Message(
+    return made(
+        Message,
         message_id=artifact.artifact_id,
         context_id=task.context_id,
         role=Role.AGENT,

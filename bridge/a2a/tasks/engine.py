@@ -104,10 +104,10 @@ from bridge.a2a.model.life import (
     with_note,
 )
 from bridge.a2a.model.objects import (
+    NO_CONFIGURATION,
     ListTasksRequest,
     ListTasksResponse,
     Message,
-    SendMessageConfiguration,
     SendMessageRequest,
     StreamResponse,
     Task,
@@ -289,7 +289,7 @@ class Engine:
                 return reply
             if self._is_shared and await accepted.live.is_forestalled():
                 raise StoreConflictError("another replica made a task of the same message")
-        configuration = request.configuration or SendMessageConfiguration()
+        configuration = request.configuration or NO_CONFIGURATION
         is_left = self._closing and accepted.live.running is None
         settled = not (configuration.return_immediately or is_left or accepted.is_held)
         task = await self.registry.reached(accepted.live, accepted.seq, settled=settled)

@@ -31,6 +31,7 @@ from bridge.a2a.model.objects import (
     Task,
     TaskState,
     TaskStatus,
+    made,
     timestamp,
 )
 from bridge.a2a.model.task_names import beginning_of
@@ -443,7 +444,7 @@ class Intake:
             watcher = live.watch(limits.watch_events, length, from_next=True) if watch else None
             commit = live.accept(first, message=key, replaces=sent.replaces, webhook=webhook)
         else:
-            event = StreamResponse(message=message)
+            event = made(StreamResponse, message=message)
             commit = live.accept(event, message=key, replaces=sent.replaces, webhook=webhook)
             watcher = live.watch(limits.watch_events, length, from_next=not is_held) if watch else None
             if not is_held:
@@ -487,10 +488,11 @@ def _line_of_arrival(turn: Turn, key: MessageKey) -> str:
 
 
 def _first_event(task_id: str, context_id: str, message: Message, key: MessageKey) -> StreamResponse:
-    status = TaskStatus(state=TaskState.SUBMITTED, timestamp=timestamp(key.accepted_ms))
-    return StreamResponse(task=Task(id=task_id, context_id=context_id, status=status, history=(message,)))
+    status = made(TaskStatus, state=TaskState.SUBMITTED, timestamp=timestamp(key.accepted_ms))
+    task = made(Task, id=task_id, context_id=context_id, status=status, history=(message,))
+    return made(StreamResponse, task=task)
 
 
 def _without_configuration(request: SendMessageRequest) -> bytes:
     """A request as JSON without its configuration. Its hash identifies a repeat, and its length counts as its size."""
-    return SendMessageRequest(message=request.message, metadata=request.metadata).to_json()
+    return made(SendMessageRequest, message=request.message, metadata=request.metadata).to_json()

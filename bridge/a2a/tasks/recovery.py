@@ -10,7 +10,7 @@ import logging
 from typing import Final
 
 from bridge.a2a.model.life import INTERRUPTED
-from bridge.a2a.model.objects import Role, SendMessageConfiguration, TaskState
+from bridge.a2a.model.objects import NO_CONFIGURATION, Role, TaskState
 from bridge.a2a.model.timeline import MomentKind
 from bridge.a2a.tasks.agent import Agent, Commit, RunningWork, Turn
 from bridge.a2a.tasks.intake import StartWork
@@ -80,4 +80,4 @@ def _turn_left(live: LiveTask) -> Turn:
     to know the rights of the owner."""
     message = next(message for message in reversed(live.task.history or ()) if message.role is Role.USER)
     principal = Principal(live.origin.owner, skills=())
-    return Turn(principal, message, SendMessageConfiguration(), {}, frozenset(), live.task, live.kept)
+    return Turn(principal, message, NO_CONFIGURATION, {}, frozenset(), live.task, live.kept)

@@ -20,6 +20,7 @@ from bridge.a2a.model.objects import (
     TaskState,
     TaskStatus,
     is_id,
+    made,
     milliseconds,
     timestamp,
 )
@@ -87,7 +88,8 @@ def response_from(listing: TaskPage, tasks: Sequence[Task], request: ListTasksRe
     if not request.include_artifacts:
         shown = [without_artifacts(task) for task in shown]
     last = listing.tasks[-1] if listing.more and listing.tasks else None
-    return ListTasksResponse(
+    return made(
+        ListTasksResponse,
         tasks=tuple(shown),
         next_page_token="" if last is None else _token_from(Cursor(last.head.status_ms, last.task_id)),
         page_size=request.page_size or DEFAULT_PAGE_SIZE,
@@ -119,5 +121,7 @@ def listed_task(stored: StoredTask) -> tuple[Task, MomentLines]:
         return folded(stored)
     except ValueError:
         logger.exception("task %s cannot be read", stored.task_id)
-        status = TaskStatus(state=TaskState(stored.head.state), timestamp=timestamp(stored.head.status_ms))
-        return Task(id=stored.task_id, context_id=stored.origin.context_id, status=status), NO_LINES
+        status = made(
+            TaskStatus, state=TaskState(stored.head.state), timestamp=timestamp(stored.head.status_ms)
+        )
+        return made(Task, id=stored.task_id, context_id=stored.origin.context_id, status=status), NO_LINES

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from bridge.a2a.model.life import CLOSES_STREAM, with_history, with_note
-from bridge.a2a.model.objects import StreamResponse, Task, TaskState
+from bridge.a2a.model.objects import StreamResponse, Task, TaskState, made
 from bridge.text.jsonvalues import JsonObject
 
 logger = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class Watcher:
     def start(self, task: Task) -> None:
         """Send the snapshot that begins a stream (sections 3.1.2 and 3.1.6)."""
         self._started = True
-        snapshot = StreamResponse(task=with_note(with_history(task, self._history_length), self._note))
+        snapshot = made(StreamResponse, task=with_note(with_history(task, self._history_length), self._note))
         state = task.status.state
         self._put(WatchedEvent(snapshot.to_json(), state in self._closed_by, state))
 

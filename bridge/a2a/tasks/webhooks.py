@@ -19,7 +19,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from bridge.a2a.model.errors import OVERLOADED, A2AError, Violation, invalid_params, task_not_found
 from bridge.a2a.model.life import IdsAndClock
-from bridge.a2a.model.objects import StreamResponse, TaskPushNotificationConfig
+from bridge.a2a.model.objects import StreamResponse, TaskPushNotificationConfig, made
 from bridge.a2a.model.push_objects import (
     GETS_TASKS,
     DeleteTaskPushNotificationConfigRequest,
@@ -237,7 +237,7 @@ class Webhooks:
         if stored is None:
             return None
         task, _ = folded(stored)
-        return OutboxRow(stored.seq, StreamResponse(task=task).to_json())
+        return OutboxRow(stored.seq, made(StreamResponse, task=task).to_json())
 
     async def get(
         self, task_id: str, request: GetTaskPushNotificationConfigRequest
