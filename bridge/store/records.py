@@ -32,7 +32,7 @@ class TaskHead:
 
     state: str
     ended: bool
-    """Whether `state` is final."""
+    """Whether `state` is final. This follows from `state` alone."""
     status_ms: int
 
 

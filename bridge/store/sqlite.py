@@ -24,7 +24,7 @@ from bridge.local.file_lock import LOCK_ENDING, OwnedFile, own_file
 from bridge.local.file_names import length_hint, refusal_of
 from bridge.local.private_files import private_file, private_folder
 from bridge.store.contract import OnStored
-from bridge.store.records import Change, Cursor, Query, Quota, StoredMessage, StoredTask, TaskPage
+from bridge.store.records import Change, Query, Quota, StoredMessage, StoredTask, TaskPage
 from bridge.store.retention import surplus_of, tasks_over_byte_quota
 from bridge.store.sqlite_batch import delete_tasks
 from bridge.store.sqlite_contents import SQLiteContents, unchanged
@@ -228,11 +228,11 @@ class SQLiteStore:
 
     async def unfinished(self) -> AsyncIterator[StoredTask]:
         """Yield every unfinished task, oldest first. Each task has the state that it had when its page was read."""
-        after: Cursor | None = None
-        while page := await self._scan(partial(self._scans.unfinished, after, PAGE_TASKS)):
-            for task in page:
+        task_ids = await self._scan(self._scans.unfinished)
+        for start in range(0, len(task_ids), PAGE_TASKS):
+            page = task_ids[start : start + PAGE_TASKS]
+            for task in await self._scan(partial(self._scans.tasks, page)):
                 yield task
-            after = Cursor(page[-1].origin.created_ms, page[-1].task_id)
 
     async def waiting(self, states: Collection[str]) -> Mapping[str, int]:
         """The ids of the unfinished tasks in one of these states, each with its `status_ms`."""
@@ -244,8 +244,9 @@ class SQLiteStore:
         Raises:
             StoreError: the store cannot write. Tasks deleted before the error stay deleted.
         """
-        aged = await self._scan(partial(self._scans.count_aged, ended_before_ms))
-        evicted = await self._evict_oldest(None, aged)
+        evicted = 0
+        while task_ids := await self._scan(partial(self._scans.aged, ended_before_ms, EVICTED_AT_ONCE)):
+            evicted += await self._writer.run(partial(delete_tasks, task_ids=task_ids))
         for owner, number in surplus_of(await self._scan(self._scans.count_ended), quota).items():
             evicted += await self._evict_oldest(owner, number)
         heavy = tasks_over_byte_quota(await self._scan(self._scans.ended_sizes), quota)
@@ -254,7 +255,7 @@ class SQLiteStore:
             evicted += await self._writer.run(partial(delete_tasks, task_ids=task_ids))
         return evicted
 
-    async def _evict_oldest(self, owner: str | None, number: int) -> int:
+    async def _evict_oldest(self, owner: str, number: int) -> int:
         evicted = 0
         while number > 0:
             task_ids = await self._scan(

@@ -10,12 +10,12 @@ from __future__ import annotations
 import sqlite3
 import threading
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from bridge.errors import StoreError
 from bridge.store.outbox import KeptWebhook, OutboxRow, WaitingWebhook, Webhook, WebhookKey
 from bridge.store.records import (
-    Cursor,
     MessageKey,
     Query,
     StoredMessage,
@@ -35,9 +35,38 @@ _TASKS: Final = (
     "SELECT task_id, context_id, owner, created_ms, state, ended, status_ms, seq, snapshot, private"
     " FROM tasks JOIN snapshots USING (task_id) LEFT JOIN privates USING (task_id)"
 )
-_NEWEST_FIRST: Final = " ORDER BY status_ms DESC, task_id DESC LIMIT ?"
-_UNFINISHED: Final = (
-    f"{_TASKS} WHERE ended = 0 AND (created_ms, task_id) > (?, ?) ORDER BY created_ms, task_id LIMIT ?"
+_NEWEST_FIRST: Final = "status_ms DESC, task_id DESC"
+_OLDEST_FIRST: Final = "status_ms, task_id"
+_OF_STATE: Final = "FROM tasks WHERE owner = ? AND state = ?"
+# Each owner and each state takes one look-up in the index, however many tasks it has.
+_PAIRS: Final = """
+pairs(owner, state) AS (
+    SELECT owner, '' FROM owners WHERE owner IS NOT NULL
+    UNION ALL
+    SELECT owner, (SELECT min(t.state) FROM tasks AS t WHERE t.owner = pairs.owner AND t.state > pairs.state)
+    FROM pairs WHERE state IS NOT NULL
+)
+"""
+_STATES_OF: Final = (
+    f"WITH RECURSIVE owners(owner) AS (VALUES (?)), {_PAIRS} SELECT state FROM pairs WHERE state <> ''"
+)
+# An unfinished state is a state without a count, because the counts are of ended tasks.
+_UNFINISHED: Final = f"""
+WITH RECURSIVE
+owners(owner) AS (
+    SELECT min(owner) FROM tasks
+    UNION ALL
+    SELECT (SELECT min(t.owner) FROM tasks AS t WHERE t.owner > owners.owner) FROM owners WHERE owner IS NOT NULL
+),
+{_PAIRS}
+SELECT task_id FROM pairs CROSS JOIN tasks USING (owner, state)
+WHERE NOT EXISTS (SELECT 1 FROM counts AS c WHERE c.owner = pairs.owner AND c.state = pairs.state)
+ORDER BY created_ms, task_id
+"""
+# The condition is that of the index `tasks_waiting`.
+_WAITING: Final = (
+    "SELECT task_id, status_ms FROM tasks"
+    " WHERE ended = 0 AND state NOT IN ('TASK_STATE_SUBMITTED', 'TASK_STATE_WORKING')"
 )
 _IDS: Final = "SELECT task_id FROM tasks WHERE task_id > ? ORDER BY task_id LIMIT ?"
 _MESSAGES_OF: Final = (
@@ -50,24 +79,16 @@ _WEIGHT: Final = (
     " FROM snapshots WHERE task_id = :task_id"
 )
 _NOTHING_TO_SEND: Final = "task_id NOT IN (SELECT task_id FROM outbox)"
-_AGED: Final = f"SELECT count(*) FROM tasks WHERE ended = 1 AND status_ms < ? AND {_NOTHING_TO_SEND}"
-_ENDED: Final = f"SELECT owner, count(*) FROM tasks WHERE ended = 1 AND {_NOTHING_TO_SEND} GROUP BY owner"
+_ENDED: Final = f"FROM counts CROSS JOIN tasks USING (owner, state) WHERE {_NOTHING_TO_SEND}"
 # This scans all snapshots, because their lengths are stored before them. A look-up by key would read whole snapshots.
 _ENDED_SIZES: Final = (
     "SELECT status_ms, task_id, owner, length(snapshot)"
     f" FROM snapshots CROSS JOIN tasks USING (task_id) WHERE ended = 1 AND {_NOTHING_TO_SEND}"
 )
-_OLDEST_ENDED: Final = (
-    f"SELECT task_id FROM tasks WHERE ended = 1 AND {_NOTHING_TO_SEND} ORDER BY status_ms, task_id LIMIT ?"
-)
-_OLDEST_ENDED_OF: Final = (
-    f"SELECT task_id FROM tasks WHERE owner = ? AND ended = 1 AND {_NOTHING_TO_SEND}"
-    " ORDER BY status_ms, task_id LIMIT ?"
-)
 _WEBHOOKS: Final = (
     "SELECT task_id, webhook_id, owner, made_ms, config, attempts, due_ms, failure, is_given_up FROM webhooks"
 )
-_WAITING: Final = "SELECT task_id, webhook_id, count(*) FROM outbox{} GROUP BY task_id, webhook_id"
+_TO_SEND: Final = "SELECT task_id, webhook_id, count(*) FROM outbox{} GROUP BY task_id, webhook_id"
 _COUNTED: Final = (
     "SELECT count(*) FROM webhooks AS w JOIN tasks USING (task_id) WHERE w.owner = ? AND is_given_up = 0"
     " AND (ended = 0 OR EXISTS (SELECT 1 FROM outbox AS o"
@@ -127,22 +148,12 @@ class Reader:
 
     def listing(self, query: Query) -> TaskPage:
         """A page of the owner's tasks, or of the tasks of all owners."""
-        matches, cells = _conditions(query)
-        page, page_cells = matches, [*cells]
-        if query.after is not None:
-            page += " AND (status_ms, task_id) < (?, ?)"
-            page_cells += [query.after.status_ms, query.after.task_id]
-        page += _NEWEST_FIRST
         with self._moment() as connection:
-            count = "coalesce(sum(tasks), 0) FROM counts" if _is_counted(query) else "count(*) FROM tasks"
-            (total,) = connection.execute(f"SELECT {count} WHERE {matches}", cells).fetchone()
-            if query.owner is None:
-                # No index has this order, so only the ids are sorted, and not the snapshots.
-                page = f"task_id IN (SELECT task_id FROM tasks WHERE {page}) {_NEWEST_FIRST}"
-                page_cells.append(query.limit + 1)
-            rows = connection.execute(f"{_TASKS} WHERE {page}", [*page_cells, query.limit + 1]).fetchall()
-            tasks = tuple(_stored(connection, row) for row in rows[: query.limit])
-        return TaskPage(tasks=tasks, total=total, more=len(rows) > query.limit)
+            read = _by_context if query.owner is None or query.context_id is not None else _by_state
+            total, ids = read(connection, query)
+            rows = _tasks_with(connection, ids[: query.limit], _NEWEST_FIRST)
+            tasks = tuple(_stored(connection, row) for row in rows)
+        return TaskPage(tasks=tasks, total=total, more=len(ids) > query.limit)
 
     def context_owner(self, context_id: str) -> str | None:
         """The owner of a context; None if it has no task."""
@@ -158,33 +169,33 @@ class Reader:
             row = connection.execute(sql, (owner, message_id)).fetchone()
         return None if row is None else StoredMessage(row[0], MessageKey(message_id, row[1], row[2]))
 
-    def unfinished(self, after: Cursor | None, limit: int) -> Sequence[StoredTask]:
-        """Up to `limit` unfinished tasks, oldest first, after a position in that order.
-
-        Here `after.status_ms` is the creation time of a task.
-        """
-        position = (-1, "") if after is None else (after.status_ms, after.task_id)
+    def unfinished(self) -> Sequence[str]:
+        """The ids of the unfinished tasks, oldest first."""
         with self._moment() as connection:
-            rows = connection.execute(_UNFINISHED, (*position, limit)).fetchall()
+            return [task_id for (task_id,) in connection.execute(_UNFINISHED).fetchall()]
+
+    def tasks(self, task_ids: Sequence[str]) -> Sequence[StoredTask]:
+        """The tasks with these ids, oldest first."""
+        with self._moment() as connection:
+            rows = _tasks_with(connection, task_ids, "created_ms, task_id")
             return [_stored(connection, row) for row in rows]
 
     def waiting(self, states: Collection[str]) -> dict[str, int]:
-        """The ids of the unfinished tasks in one of these states, each with its `status_ms`."""
-        marks = ", ".join("?" * len(states))
-        sql = f"SELECT task_id, status_ms FROM tasks WHERE ended = 0 AND state IN ({marks})"
+        """The ids of the unfinished tasks in one of these states, in which no work runs, each with its `status_ms`."""
+        sql = f"{_WAITING} AND state IN ({_marks(states)})"
         with self._moment() as connection:
             return dict(connection.execute(sql, (*states,)).fetchall())
 
-    def count_aged(self, ended_before_ms: int) -> int:
-        """The number of tasks that ended before a time."""
+    def aged(self, ended_before_ms: int, limit: int) -> Sequence[str]:
+        """The ids of up to `limit` tasks that ended before a time."""
+        sql = f"SELECT task_id {_ENDED} AND status_ms < ? LIMIT ?"
         with self._moment() as connection:
-            (aged,) = connection.execute(_AGED, (ended_before_ms,)).fetchone()
-        return int(aged)
+            return [task_id for (task_id,) in connection.execute(sql, (ended_before_ms, limit)).fetchall()]
 
     def count_ended(self) -> dict[str, int]:
         """The number of ended tasks of each owner."""
         with self._moment() as connection:
-            return dict(connection.execute(_ENDED).fetchall())
+            return dict(connection.execute(f"SELECT owner, count(*) {_ENDED} GROUP BY owner").fetchall())
 
     def ended_sizes(self) -> list[EndedTask]:
         """The ended tasks with their sizes in bytes."""
@@ -205,10 +216,10 @@ class Reader:
     def waiting_webhooks(self, task_ids: Collection[str] | None) -> Sequence[WaitingWebhook]:
         """The webhooks with waiting rows, for these tasks or for all tasks."""
         ids = sorted(task_ids or ())
-        some = "" if task_ids is None else f" WHERE task_id IN ({', '.join('?' * len(ids))})"
+        some = "" if task_ids is None else f" WHERE task_id IN ({_marks(ids)})"
         found = []
         with self._moment() as connection:
-            for task_id, webhook_id, rows in connection.execute(_WAITING.format(some), ids).fetchall():
+            for task_id, webhook_id, rows in connection.execute(_TO_SEND.format(some), ids).fetchall():
                 sql = f"{_WEBHOOKS} WHERE task_id = ? AND webhook_id = ?"
                 row = connection.execute(sql, (task_id, webhook_id)).fetchone()
                 found.append(WaitingWebhook(webhook_from(row), rows))
@@ -227,11 +238,12 @@ class Reader:
         with self._moment() as connection:
             return {task_id for (task_id,) in connection.execute(sql).fetchall()}
 
-    def oldest_ended(self, owner: str | None, limit: int) -> Sequence[str]:
-        """The ids of up to `limit` tasks that ended first, of an owner or of all owners."""
-        sql, cells = (_OLDEST_ENDED, [limit]) if owner is None else (_OLDEST_ENDED_OF, [owner, limit])
+    def oldest_ended(self, owner: str, limit: int) -> Sequence[str]:
+        """The ids of up to `limit` tasks of an owner that ended first."""
         with self._moment() as connection:
-            return [row[0] for row in connection.execute(sql, cells).fetchall()]
+            states = connection.execute("SELECT state FROM counts WHERE owner = ?", (owner,)).fetchall()
+            found = _Found(owner, [state for (state,) in states], f" AND {_NOTHING_TO_SEND}", ())
+            return found.first(connection, _OLDEST_FIRST, limit)
 
 
 def read_whole_tasks(
@@ -274,22 +286,78 @@ def _kept_webhooks(connection: sqlite3.Connection, task_id: str) -> Iterator[Kep
         yield KeptWebhook(webhook, tuple(OutboxRow(*row) for row in rows))
 
 
-def _is_counted(query: Query) -> bool:
-    """Whether the table of counts by owner and state gives the number of matches."""
-    return query.context_id is None and query.status_from_ms is None
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """An owner's tasks in some states that meet more conditions. The index has the tasks of each state in order, so
+    those of several states are merged."""
+
+    owner: str
+    states: Sequence[str]
+    more: str
+    cells: Sequence[str | int]
+
+    def first(self, connection: sqlite3.Connection, order: str, limit: int) -> Sequence[str]:
+        """The ids of the first `limit` tasks in an order."""
+        one = f"SELECT * FROM (SELECT task_id, status_ms {_OF_STATE}{self.more} ORDER BY {order} LIMIT ?)"
+        if not self.states:
+            return []
+        cells = [cell for state in self.states for cell in (self.owner, state, *self.cells, limit)]
+        sql = f"{' UNION ALL '.join([one] * len(self.states))} ORDER BY {order} LIMIT ?"
+        return [task_id for task_id, _ in connection.execute(sql, [*cells, limit]).fetchall()]
+
+    def count(self, connection: sqlite3.Connection) -> int:
+        """The number of the tasks."""
+        sql = f"SELECT count(*) {_OF_STATE}{self.more}"
+        cells = [(self.owner, state, *self.cells) for state in self.states]
+        return sum(connection.execute(sql, each).fetchone()[0] for each in cells)
 
 
-def _conditions(query: Query) -> tuple[str, list[str | int]]:
+def _by_state(connection: sqlite3.Connection, query: Query) -> tuple[int, Sequence[str]]:
+    """The number of an owner's tasks that match a query, and the ids of one more than its page."""
+    owner, states = query.owner or "", [query.state] if query.state is not None else []
+    if query.state is None:
+        states = [state for (state,) in connection.execute(_STATES_OF, (owner,)).fetchall()]
+    more, counts = "", {}
+    cells: tuple[str | int, ...] = ()
+    if query.status_from_ms is None:
+        sql = "SELECT state, tasks FROM counts WHERE owner = ?"
+        counts = dict(connection.execute(sql, (owner,)).fetchall())
+    else:
+        more, cells = " AND status_ms >= ?", (query.status_from_ms,)
+    total = sum(counts.get(state, 0) for state in states)
+    total += _Found(owner, [state for state in states if state not in counts], more, cells).count(connection)
+    if query.after is not None:
+        more += " AND (status_ms, task_id) < (?, ?)"
+        cells = (*cells, query.after.status_ms, query.after.task_id)
+    return total, _Found(owner, states, more, cells).first(connection, _NEWEST_FIRST, query.limit + 1)
+
+
+def _by_context(connection: sqlite3.Connection, query: Query) -> tuple[int, Sequence[str]]:
+    """Like `_by_state`, for the tasks of a context or of all owners, of which only the ids are sorted."""
     # The plus keeps the query planner from reading all tasks of the owner to find the tasks of a context.
-    owner = "owner = ?" if query.context_id is None else "+owner = ?"
     conditions: list[tuple[str, str | int | None]] = [
-        (owner, query.owner),
+        ("+owner = ?", query.owner),
         ("context_id = ?", query.context_id),
         ("state = ?", query.state),
         ("status_ms >= ?", query.status_from_ms),
     ]
     given = [(sql, cell) for sql, cell in conditions if cell is not None]
-    return " AND ".join(sql for sql, _ in given) or "TRUE", [cell for _, cell in given]
+    matches, cells = " AND ".join(sql for sql, _ in given) or "TRUE", [cell for _, cell in given]
+    (total,) = connection.execute(f"SELECT count(*) FROM tasks WHERE {matches}", cells).fetchone()
+    if query.after is not None:
+        matches += " AND (status_ms, task_id) < (?, ?)"
+        cells += [query.after.status_ms, query.after.task_id]
+    sql = f"SELECT task_id FROM tasks WHERE {matches} ORDER BY {_NEWEST_FIRST} LIMIT ?"
+    return total, [task_id for (task_id,) in connection.execute(sql, [*cells, query.limit + 1]).fetchall()]
+
+
+def _tasks_with(connection: sqlite3.Connection, task_ids: Sequence[str], order: str) -> list[tuple[Any, ...]]:
+    sql = f"{_TASKS} WHERE task_id IN ({_marks(task_ids)}) ORDER BY {order}"
+    return connection.execute(sql, task_ids).fetchall()
+
+
+def _marks(values: Collection[str]) -> str:
+    return ", ".join("?" * len(values))
 
 
 def _stored(connection: sqlite3.Connection, row: tuple[Any, ...]) -> StoredTask:

@@ -119,7 +119,35 @@ CREATE TABLE outbox (
 ) WITHOUT ROWID;
 """
 
-STEPS: Final = (_FIRST, _FOR_MANY, _OUTBOX)
+# Each table and each index that a commit changes costs at least one page of the log. So there is one index to list by,
+# and only ended tasks are counted: unfinished tasks are found as the tasks whose owner and state have no count. The
+# index of waiting tasks leaves out the tasks at work, because each call would change the index twice.
+_FEWER_PAGES: Final = """
+DROP INDEX tasks_listed;
+DROP INDEX tasks_unfinished;
+DROP INDEX tasks_ended;
+CREATE INDEX tasks_waiting ON tasks (state, status_ms, task_id)
+    WHERE ended = 0 AND state NOT IN ('TASK_STATE_SUBMITTED', 'TASK_STATE_WORKING');
+DROP TRIGGER task_made;
+DROP TRIGGER task_moved;
+DROP TRIGGER task_gone;
+DELETE FROM counts;
+INSERT INTO counts SELECT owner, state, count(*) FROM tasks WHERE ended = 1 GROUP BY owner, state;
+CREATE TRIGGER ended_task_made AFTER INSERT ON tasks WHEN new.ended = 1 BEGIN
+    INSERT INTO counts VALUES (new.owner, new.state, 1)
+    ON CONFLICT (owner, state) DO UPDATE SET tasks = tasks + 1;
+END;
+CREATE TRIGGER task_ended AFTER UPDATE OF ended ON tasks WHEN old.ended = 0 AND new.ended = 1 BEGIN
+    INSERT INTO counts VALUES (new.owner, new.state, 1)
+    ON CONFLICT (owner, state) DO UPDATE SET tasks = tasks + 1;
+END;
+CREATE TRIGGER ended_task_gone AFTER DELETE ON tasks WHEN old.ended = 1 BEGIN
+    UPDATE counts SET tasks = tasks - 1 WHERE owner = old.owner AND state = old.state;
+    DELETE FROM counts WHERE owner = old.owner AND state = old.state AND tasks = 0;
+END;
+"""
+
+STEPS: Final = (_FIRST, _FOR_MANY, _OUTBOX, _FEWER_PAGES)
 
 
 def version_of(connection: sqlite3.Connection, path: Path) -> int:

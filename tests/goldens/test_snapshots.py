@@ -609,18 +609,21 @@ def test_what_was_sealed_opens(name: str) -> None:
     assert _shown(now.open(now.seal(now.value))) == _shown(now.value)
 
 
+def tables_in(path: Path) -> list[tuple[str, str, str]]:
+    """The tables, indices and triggers of a SQLite file."""
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute("SELECT type, name, sql FROM sqlite_schema ORDER BY name").fetchall()
+
+
 async def test_tasks_that_were_stored_are_found_and_go_on(tmp_path: Path) -> None:
     path = tmp_path / kept("store.sql").partition("\n")[0].removeprefix("-- ")
     path.parent.mkdir(parents=True, exist_ok=True)
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(kept("store.sql"))
-        before = connection.execute("SELECT type, name, sql FROM sqlite_schema ORDER BY name").fetchall()
-    async with SQLiteStore(tmp_path / "new.db"):
-        pass
-    with closing(sqlite3.connect(tmp_path / "new.db")) as connection:
-        assert (
-            connection.execute("SELECT type, name, sql FROM sqlite_schema ORDER BY name").fetchall() == before
-        )
+    for file in (path, tmp_path / "new.db"):
+        async with SQLiteStore(file):
+            pass
+    assert tables_in(path) == tables_in(tmp_path / "new.db")
     async with asked(tmp_path / "tasks.db") as ask:
         waiting, ended = (await ask("ListTasks", {"includeArtifacts": True}))["tasks"]
         assert (waiting["status"]["state"], ended["status"]["state"]) == (

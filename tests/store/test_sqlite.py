@@ -346,7 +346,7 @@ async def test_a_file_of_a_newer_release_is_refused_and_left_alone(tmp_path: Pat
         pass
     set_version(path, len(STEPS) + 1)
     before = path.read_bytes()
-    with pytest.raises(UsageError, match=r"newer release \(schema 4, this one reads up to 3\): install"):
+    with pytest.raises(UsageError, match=r"newer release \(schema 5, this one reads up to 4\): install"):
         await SQLiteStore(path).__aenter__()
     assert path.read_bytes() == before
     set_version(path, len(STEPS))
@@ -365,8 +365,8 @@ async def test_opening_updates_a_file_of_the_first_version(tmp_path: Path) -> No
     with sqlite3.connect(path) as connection:
         connection.executescript(STEPS[0])
         connection.executemany(
-            "INSERT INTO tasks VALUES (?, 'talk', 'ann', 1, ?, 0, 1)",
-            [("a", "asks"), ("b", "asks"), ("c", "runs")],
+            "INSERT INTO tasks VALUES (?, 'talk', 'ann', 1, ?, ?, 1)",
+            [("a", "asks", 0), ("b", "asks", 0), ("c", "runs", 0), ("d", "done", 1)],
         )
         connection.execute(
             "INSERT INTO snapshots SELECT task_id, 1, CAST(task_id || ' made' AS BLOB) FROM tasks"
@@ -376,12 +376,15 @@ async def test_opening_updates_a_file_of_the_first_version(tmp_path: Path) -> No
     connection.close()
     path.chmod(0o600)
     async with SQLiteStore(path) as store:
-        assert (await store.list(Query("ann", 1))).total == 3
+        assert (await store.list(Query("ann", 1))).total == 4
+        assert (await store.list(Query("ann", 1, state="done"))).total == 1
+        assert [task.task_id async for task in store.unfinished()] == ["a", "b", "c"]
         assert (await store.list(Query("ann", 1, state="asks"))).total == 2
         await keep(store, Change("a", 2, b"", head=TaskHead("runs", ended=False, status_ms=2)))
         assert (await store.list(Query("ann", 1, state="asks"))).total == 1
-        assert [task.snapshot for task in (await store.list(Query("ann", 3))).tasks] == [
+        assert [task.snapshot for task in (await store.list(Query("ann", 4))).tasks] == [
             b"a made",
+            b"d made",
             b"c made",
             b"b made",
         ]

@@ -414,7 +414,7 @@ async def test_waiting_tasks_are_found_by_state_with_their_time(store: Store) ->
         first("young", head=asks(20)),
         first("other", owner="bob", context_id="b", head=asks(6, "pays")),
         first("works", head=asks(5, "works")),
-        first("ended", head=TaskHead("asks", ended=True, status_ms=5)),
+        first("ended", head=TaskHead("done", ended=True, status_ms=5)),
         first("answered", head=asks(5)),
         Change("answered", 2, b"", head=asks(7, "works")),
         first("asks again", head=asks(5)),

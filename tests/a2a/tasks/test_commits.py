@@ -23,6 +23,10 @@ CALLS: Final = 25
 """So few that SQLite does not begin the log anew."""
 
 
+MOST_FRAMES: Final = 15
+"""The most pages that a call may write. Each takes two writes, of its header and of the page."""
+
+
 class RunningClock(Clock):
     """A clock that goes on, and the ids that a bridge makes."""
 
@@ -62,9 +66,10 @@ async def written_by(
 
 
 @pytest.mark.proves("store-visible")
-async def test_a_call_that_nobody_watches_has_two_commits(tmp_path: Path) -> None:
+async def test_a_call_that_nobody_watches_has_two_commits_and_few_pages(tmp_path: Path) -> None:
     written = await written_by(tmp_path / "tasks.db", complete)
     assert written.commits == 2 * CALLS
+    assert written.frames <= MOST_FRAMES * CALLS
 
 
 @pytest.mark.proves("store-visible")
