@@ -30,6 +30,8 @@ from bridge.a2a.server.catalog import CatalogApp
 from bridge.a2a.server.signed_cards import CardSigning
 from bridge.assembly.admission import Admission
 from bridge.assembly.card_signing import card_signer_of
+from bridge.assembly.health.findings import Health
+from bridge.assembly.health.running import failures_of, health_of
 from bridge.assembly.offered_server import (
     OfferedServer,
     agents_in,
@@ -58,7 +60,7 @@ from bridge.assembly.telemetry import telemetry_of
 from bridge.assembly.tool_servers import FirstConnections, StartObserver, ToolServers
 from bridge.errors import PeerError, UsageError
 from bridge.identity.callers.issuers import Issuer
-from bridge.identity.callers.principals import PrincipalNames
+from bridge.identity.callers.principals import Principal, PrincipalNames
 from bridge.identity.callers.verifiers import Access
 from bridge.identity.pages.login_desk import DeskAddress, KnownPrincipals, LoginDesk
 from bridge.local.user_folders import state_folder
@@ -128,6 +130,7 @@ class Bridge:
             self._readiness_of,
             plan.place.proxies,
             self._login_desk,
+            health=self.health,
             is_local=plan.place.is_local,
             origins=plan.place.origins,
         )
@@ -550,6 +553,19 @@ class Bridge:
         state = self._readiness_of("")
         assert state is not None, "there is always a bridge"
         return state
+
+    async def health(self, asker: Principal, base_url: str) -> Health:
+        """The findings of the bridge about itself, and the newest failed tasks that an operator may see. `base_url` is
+        the address of the bridge.
+
+        Raises:
+            StoreAwayError: a store cannot be reached.
+        """
+        findings = await health_of(self._plan, self._parts, self.replicas, self.telemetry.audit)
+        failures = await failures_of(
+            self._parts.agents, asker, base_url, sees_contents=self._place.operators_see_contents
+        )
+        return Health(tuple(findings), tuple(failures))
 
     @property
     def fitness(self) -> Fitness:

@@ -7,6 +7,7 @@ The routes may change at any time; a request in flight keeps its application.
 /login/...       the pages of a caller's login   /push       where remote agents notify the bridge of their tasks
 /console         the pages for people, if the plan has them
 /, /mcp          the only face of its kind       /readyz     whether it can do its work; /readyz/NAME for one face
+/healthz/findings   for operators: what the bridge lacks, and its newest failed tasks
 /.well-known/oauth-protected-resource/mcp/NAME   who gives tokens for an MCP server
 /.well-known/jwks.json                           the public keys with which the bridge signs
 """
@@ -16,7 +17,7 @@ from __future__ import annotations
 import hmac
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -27,10 +28,13 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from bridge.a2a.model.errors import A2AError
 from bridge.a2a.model.objects import timestamp
 from bridge.a2a.wire.rest import CARD_PATH
 from bridge.agents_as_tools.push_hints import PUSH_PATH
+from bridge.assembly.health.findings import Health
 from bridge.assembly.parts import Parts
+from bridge.errors import StoreAwayError
 from bridge.http.request_checks import (
     ASKED_PATH,
     IDENTITIES,
@@ -44,6 +48,7 @@ from bridge.http.request_checks import (
     is_from_here,
 )
 from bridge.http.web_origins import WebOrigins
+from bridge.identity.callers.principals import Principal
 from bridge.identity.callers.verifiers import FORWARDED, Access
 from bridge.identity.pages.login_links import LOGIN_PATH
 from bridge.mcp.client.call_queue import SlotHold
@@ -63,6 +68,7 @@ KEYS_PATH: Final = "/.well-known/jwks.json"
 """The path of the public keys of the bridge (RFC 7517)."""
 
 HEALTH_PATH: Final = "/healthz"
+FINDINGS_PATH: Final = "/healthz/findings"
 READY_PATH: Final = "/readyz"
 
 _JSON: Final = "application/json"
@@ -124,12 +130,14 @@ class Router:
         proxies: TrustedProxies = NO_PROXIES,
         logins: ASGIApp | None = None,
         *,
+        health: Callable[[Principal, str], Awaitable[Health]],
         is_local: bool = False,
         origins: Sequence[str] = (),
     ) -> None:
         """`readiness` gives the state of the bridge, or of the faces of a name; None is for a name that no face has.
-        `logins` are the pages of callers' logins, where there may be any. `is_local` says that only this machine
-        reaches the bridge, unless a proxy stands between. `origins` are those of pages that may call MCP servers."""
+        `logins` are the pages of callers' logins, where there may be any. `health` gives what an operator may know of
+        the health of the bridge at this address. `is_local` says that only this machine reaches the bridge, unless a
+        proxy stands between. `origins` are those of pages that may call MCP servers."""
         self.routes = RoutingTable(starting=True)
         self.key_sources: list[Callable[[], Sequence[JsonObject]]] = []
         """What gives the public keys of the bridge as JWKs, each for what it signs."""
@@ -141,6 +149,7 @@ class Router:
         self._access = access
         self._catalog = catalog
         self._readiness = readiness
+        self._health_for = health
         self._proxies = proxies
         self._logins = logins
         self._is_local = is_local
@@ -161,7 +170,7 @@ class Router:
     def _app_for(self, scope: Scope) -> tuple[ASGIApp, Scope]:
         path: str = scope["path"].removeprefix(scope.get("root_path", ""))
         routes = self.routes
-        if path in (HEALTH_PATH, READY_PATH) or path.startswith(f"{READY_PATH}/"):
+        if path in (HEALTH_PATH, FINDINGS_PATH, READY_PATH) or path.startswith(f"{READY_PATH}/"):
             return self._health(path, scope), scope
         if path.rstrip("/") == AGENTS:
             return self._catalog, scope
@@ -257,26 +266,49 @@ class Router:
             return refused
         if path == HEALTH_PATH:
             return _json_answer(200, {"status": "ok"})
+        if path == FINDINGS_PATH:
+            return self._tell_health
         state = self._readiness(path.removeprefix(READY_PATH).strip("/"))
         return self._nothing(path) if state is None else partial(self._tell_readiness, state)
 
     async def _tell_readiness(self, state: JsonObject, scope: Scope, receive: Receive, send: Send) -> None:
         """Say whether the bridge, or a face of it, is ready, and to those who run it why not."""
         status = 503 if state["status"] == Fitness.NOT_READY else 200
-        if not await self._shows_state(scope):
+        try:
+            await self._operator(scope)
+        except RefusedError:
             state = {name: state[name] for name in _FOR_ALL if name in state}
         await _json_answer(status, state)(scope, receive, send)
 
-    async def _shows_state(self, scope: Scope) -> bool:
-        """Whether the asker runs the bridge: an operator, or without credentials whoever is at this machine."""
-        headers = Headers(scope=scope)
-        if not self._access.needs_token:
-            return self._is_local and is_from_here(scope) and is_asked_here(scope, headers)
+    async def _tell_health(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Tell those who run the bridge what it lacks."""
         try:
+            asker = await self._operator(scope)
+            health = await self._health_for(asker, self._place.base_url(scope, Headers(scope=scope)))
+            answer = _json_answer(200, health.to_object(), {"Cache-Control": "no-store"})
+        except RefusedError as exc:
+            answer = _json_answer(exc.status, {"error": {"message": str(exc)}}, exc.headers)
+        except (A2AError, StoreAwayError):
+            words = "The bridge cannot reach its stored tasks at the moment"
+            answer = _json_answer(503, {"error": {"message": words}}, {"Retry-After": _AGAIN_SECONDS})
+        await answer(scope, receive, send)
+
+    async def _operator(self, scope: Scope) -> Principal:
+        """The principal that asks, if it runs the bridge: an operator, or whoever is at this machine if the bridge asks
+        for no credentials.
+
+        Raises:
+            RefusedError: 401 or 503, see `Access.principal_of`; 403, the asker does not run the bridge.
+        """
+        headers = Headers(scope=scope)
+        if self._access.needs_token:
             principal = await self._access.principal_of(headers, READY_PATH)
-        except RefusedError:
-            return False
-        return principal.operator is not None
+            if principal.operator is None:
+                raise RefusedError(403, "This is for operators: set `operator` of a principal")
+            return principal
+        if self._is_local and is_from_here(scope) and is_asked_here(scope, headers):
+            return await self._access.principal_of({})
+        raise RefusedError(403, "A bridge without credentials tells this only to its own machine")
 
 
 def _outer(scope: Scope, proxies: TrustedProxies) -> Scope:

@@ -37,18 +37,16 @@ from bridge.a2a.model.operations import (
     RequestT,
     Unary,
 )
-from bridge.a2a.model.operators import OPERATOR_URI, OWNER
+from bridge.a2a.model.operators import OWNER
 from bridge.a2a.model.timeline import TIMELINE_URI
 from bridge.a2a.server.service import Stream
 from bridge.a2a.tasks.callers import CallContext, pass_gate
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.health.findings import FAILURES_MOST, failure_of
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.console.console_access import Visit
 from bridge.errors import StoreAwayError
 from bridge.http.request_checks import RefusedError
 from bridge.identity.callers.principals import EVERYONE, OperatorRole
-from bridge.text.jsonvalues import JsonObject
 from bridge.trace import Hop
 from bridge.translate.own_questions import asks_for_skill
 
@@ -102,9 +100,7 @@ class AgentOperations:
         self._bridge = bridge
         self._base_url = visit.base_url
         self._own = CallContext(visit.who.in_face(agent.name), agent.agent.extensions | {TIMELINE_URI})
-        self._caller = (
-            self._own if visit.who.operator is None else _as_operator(self._own, self.sees_contents)
-        )
+        self._caller = self._own.as_operator(sees_contents=self.sees_contents)
 
     async def tasks(self, request: ListTasksRequest, *, only_own: bool = False) -> ListTasksResponse:
         """A page of tasks: the visitor's own, or all tasks for an operator unless `only_own`.
@@ -154,15 +150,6 @@ class AgentOperations:
             request = ListTasksRequest(status=state, page_size=1)
             own += (await self._page(request, only_own=True)).total_size
         return max(all_of_them - own, 0)
-
-    async def failures(self) -> list[JsonObject]:
-        """The newest failed tasks. A reason that the visitor may not see is left out."""
-        found: list[Task] = []
-        for state in (TaskState.FAILED, TaskState.REJECTED):
-            request = ListTasksRequest(status=state, page_size=FAILURES_MOST, history_length=0)
-            found += (await self._page(request, only_own=False)).tasks
-        name, root = self.agent.name, self._base_url
-        return [failure_of(task, name, root, shows_reason=not self.withholds(task)) for task in found]
 
     async def _all_in(self, state: TaskState, asked: AskedQuestions) -> Mapping[str, int]:
         """All tasks in a state, by id, with since when they ask. Reads the tasks that `asked` does not know."""
@@ -293,16 +280,6 @@ class AgentOperations:
                 away = temporarily_unavailable("The bridge cannot reach its stored tasks at the moment")
                 hop.error = away.kind.reason
                 raise away from exc
-
-
-def _as_operator(caller: CallContext, sees_contents: bool) -> CallContext:
-    """The caller as an operator who asks for all tasks, as a client does with the operator extension."""
-    return replace(
-        caller,
-        extensions=caller.extensions | {OPERATOR_URI},
-        operator=caller.principal.operator,
-        sees_contents=sees_contents,
-    )
 
 
 def operations_of(bridge: Bridge, visit: Visit) -> list[AgentOperations]:

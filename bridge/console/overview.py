@@ -8,8 +8,6 @@ from urllib.parse import urlencode
 
 from bridge.a2a.client.http import redacted_url
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.health.findings import FAILURES_MOST
-from bridge.assembly.health.running import health_of
 from bridge.assembly.offered_server import OfferedServer
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.assembly.routes import MCP
@@ -37,15 +35,13 @@ async def overview(bridge: Bridge, visit: Visit, waiting: int) -> JsonObject:
     if not visit.reads_all:
         return told
     unseen = sum([await one.waiting_unseen() for one in operations_of(bridge, visit)])
-    health = [one.to_object() for one in await health_of(bridge)]
-    failed = [row for one in operations_of(bridge, visit) for row in await one.failures()]
-    failed.sort(key=lambda row: str(row["at"]), reverse=True)
+    health = (await bridge.health(visit.who, visit.base_url)).to_object()
     return {
         **told,
         "unseen": unseen,
         "peers": [*_peers(bridge)],
-        "health": [*health],
-        "failures": [*failed[:FAILURES_MOST]],
+        "health": health["findings"],
+        "failures": health["failures"],
     }
 
 

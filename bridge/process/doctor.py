@@ -9,7 +9,6 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import anyio.to_thread
@@ -19,6 +18,7 @@ from bridge.a2a.tasks.rows import folded
 from bridge.assembly.health.findings import (
     FAILURES_MOST,
     Grade,
+    Health,
     HealthFinding,
     failure_of,
     machine_findings,
@@ -37,7 +37,6 @@ from bridge.seal import keys_in
 from bridge.store.records import Query, StoredTask
 from bridge.store.sqlite import SQLiteStore
 from bridge.store.sqlite_reader import Reader
-from bridge.text.jsonvalues import JsonObject
 
 _CLOCK_SECONDS: Final = 5.0
 """How far the clocks of this machine and of the database may differ before that is told."""
@@ -57,27 +56,6 @@ _AREAS: Final = (
     "clock",
 )
 """The order in which they are told."""
-
-
-@dataclass(frozen=True)
-class Health:
-    """All findings about one bridge, and its last failures."""
-
-    findings: tuple[HealthFinding, ...]
-    failures: tuple[JsonObject, ...] = ()
-
-    @property
-    def is_well(self) -> bool:
-        """Whether nothing is broken."""
-        return all(finding.grade is not Grade.BAD for finding in self.findings)
-
-    def to_object(self) -> JsonObject:
-        """As JSON."""
-        return {
-            "ok": self.is_well,
-            "findings": [finding.to_object() for finding in self.findings],
-            "failures": [*self.failures],
-        }
 
 
 async def health_of_file(plan: Plan, within_seconds: float) -> Health:

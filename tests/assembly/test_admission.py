@@ -17,6 +17,7 @@ import pytest
 from bridge.a2a.model.operators import OPERATOR_URI
 from bridge.assembly.admission import NOBODY_LEFT, Admission
 from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan
+from bridge.assembly.routes import FINDINGS_PATH
 from bridge.errors import PeerError, leaf_of
 from bridge.http.request_checks import API_KEY_HEADER
 from bridge.identity.callers.issuers import LoginClient
@@ -138,6 +139,21 @@ async def test_readiness_names_peers_to_operators_alone_where_callers_need_a_tok
         assert told[3]["agents"].keys() == {"a"}
 
 
+async def test_only_operators_read_what_the_bridge_lacks_where_callers_need_a_token(tmp_path: Path) -> None:
+    operator = Credential(Principal("ops", operator=OperatorRole.READ), "the token of ops")
+    async with guarded(tmp_path, ADA, operator) as (there, _):
+        answers = [
+            await there.client.get(f"{there.url}{FINDINGS_PATH}", headers=headers)
+            for headers in ({}, bearer(ADA), {"authorization": "Bearer wrong"}, bearer(operator))
+        ]
+        assert [answer.status_code for answer in answers] == [401, 403, 401, 200]
+        assert answers[3].headers["cache-control"] == "no-store"
+        told = answers[3].json()
+        assert (told["ok"], told["failures"]) == (True, [])
+        assert ("peers", "tool_servers.one") in {(one["area"], one["name"]) for one in told["findings"]}
+        assert (await there.client.post(f"{there.url}{FINDINGS_PATH}")).status_code == 405
+
+
 @pytest.mark.parametrize(
     ("place", "headers", "is_told"),
     [
@@ -158,6 +174,9 @@ async def test_without_credentials_readiness_names_peers_to_this_machine_alone(
         told = (await there.client.get(f"{there.url}/readyz", headers=headers)).json()
         assert ("agents" in told) is is_told
         assert (NOWHERE in str(told)) is is_told
+        answer = await there.client.get(f"{there.url}{FINDINGS_PATH}", headers=headers)
+        assert answer.status_code == (200 if is_told else 403)
+        assert (NOWHERE in answer.text) is is_told
 
 
 async def test_readiness_names_no_peers_over_a_connection_of_another_machine(tmp_path: Path) -> None:

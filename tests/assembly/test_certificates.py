@@ -14,6 +14,7 @@ import pytest
 from cryptography import x509
 
 from bridge.assembly.bridge import Bridge
+from bridge.assembly.health.findings import Health
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.assembly.routes import Router
 from bridge.config.load import load
@@ -184,6 +185,10 @@ async def test_what_anyone_else_says_about_the_caller_is_removed(tmp_path: Path)
         assert await served.skills(headers=[*said, ("Authorization", "Bearer bobs-token")]) == ["add"]
 
 
+async def unasked(*_: object) -> Health:
+    raise AssertionError("nobody asks for the health of the bridge here")
+
+
 async def test_no_client_can_say_what_its_connection_has_shown() -> None:
     inner: list[bytes] = []
 
@@ -192,7 +197,7 @@ async def test_no_client_can_say_what_its_connection_has_shown() -> None:
 
     lines = [(b"host", b"localhost"), (b":shown", b'["subject:CN=ann"]')]
     scope = {"type": "http", "method": "GET", "path": "/agents", "headers": lines, "client": ("127.0.0.1", 1)}
-    router = Router(FaceAddress(), Access([]), noted, lambda: (True, {}))
+    router = Router(FaceAddress(), Access([]), noted, lambda _: {}, health=unasked)
     await router(scope, None, None)  # type: ignore[arg-type] - which nobody uses
     assert inner == [b"host"]
 

@@ -14,6 +14,7 @@ from anyio.streams.tls import TLSListener, TLSStream
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
 
 from bridge.a2a.client.agent_card import CardSource
+from bridge.assembly.health.findings import Health
 from bridge.assembly.parts import Parts
 from bridge.assembly.routes import Router, RoutingTable, readiness
 from bridge.errors import PeerError
@@ -40,11 +41,19 @@ async def an_agent() -> AsyncIterator[str]:
         yield url
 
 
+async def unasked(*_: object) -> Health:
+    raise AssertionError("a probe does not ask for the health of a bridge")
+
+
 @asynccontextmanager
 async def several_agents() -> AsyncIterator[str]:
     """The router of a bridge with two agents."""
     router = Router(
-        FaceAddress(), Access([]), PlainTextResponse("unused"), lambda: readiness(Parts(), starting=False)
+        FaceAddress(),
+        Access([]),
+        PlainTextResponse("unused"),
+        lambda name: readiness(Parts(), starting=False, name=name),
+        health=unasked,
     )
     router.routes = RoutingTable({"/agents/one": JSONResponse(CARD), "/agents/two": JSONResponse(CARD)})
     async with listening(router) as url:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bridge.a2a.model.errors import temporarily_unavailable
+from bridge.a2a.model.operators import OPERATOR_URI
 from bridge.errors import AuditAwayError
 from bridge.identity.callers.principals import OperatorRole, Principal
 from bridge.trace import Hop
@@ -34,6 +35,17 @@ class CallContext:
     def asker(self) -> str:
         """The name of the operator or principal that asks."""
         return self.acting or self.principal.name
+
+    def as_operator(self, *, sees_contents: bool) -> CallContext:
+        """The caller as it asks for the tasks of all principals with the operator extension, if it is an operator."""
+        if self.principal.operator is None:
+            return self
+        return replace(
+            self,
+            extensions=self.extensions | {OPERATOR_URI},
+            operator=self.principal.operator,
+            sees_contents=sees_contents,
+        )
 
 
 class _ClosedGate:

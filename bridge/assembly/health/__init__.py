@@ -1,1 +1,1 @@
-"""What a bridge and its machine lack, each with the command that mends it: for `doctor` and for the console."""
+"""What a bridge and its machine lack, each with the command that mends it."""

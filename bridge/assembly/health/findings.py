@@ -80,6 +80,27 @@ class HealthFinding:
         }
 
 
+@dataclass(frozen=True)
+class Health:
+    """All findings about one bridge, and its last failures."""
+
+    findings: tuple[HealthFinding, ...]
+    failures: tuple[JsonObject, ...] = ()
+
+    @property
+    def is_well(self) -> bool:
+        """Whether nothing is broken."""
+        return all(finding.grade is not Grade.BAD for finding in self.findings)
+
+    def to_object(self) -> JsonObject:
+        """As JSON."""
+        return {
+            "ok": self.is_well,
+            "findings": [finding.to_object() for finding in self.findings],
+            "failures": [*self.failures],
+        }
+
+
 def machine_findings(plan: Plan, now: datetime | None = None) -> list[HealthFinding]:
     """All findings about the plan and this machine."""
     now = now or datetime.now(UTC)
@@ -106,7 +127,7 @@ def peer_mend(kind: str, name: str, where: str, *, needs_login: bool, is_unautho
 
 
 def failure_of(task: Task, agent: str, base_url: str, *, shows_reason: bool) -> JsonObject:
-    """A failed task as `doctor` and the console show it. `base_url` is the address of the bridge, for the command that
+    """A failed task as a report shows it. `base_url` is the address of the bridge, for the command that
     shows all of the task."""
     reason = ""
     if shows_reason and task.status.message is not None:

@@ -3,35 +3,87 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import anyio.to_thread
 
 from bridge.a2a.client.http import redacted_url
-from bridge.assembly.bridge import Bridge
-from bridge.assembly.health.findings import Grade, HealthFinding, ends, machine_findings, peer_mend
-from bridge.assembly.other_replicas import ServedPlan
+from bridge.a2a.model.objects import ListTasksRequest, Task, TaskState
+from bridge.a2a.model.operations import LIST_TASKS
+from bridge.a2a.model.operators import OWNER
+from bridge.a2a.tasks.callers import CallContext
+from bridge.assembly.audit import BridgeAudit
+from bridge.assembly.health.findings import (
+    FAILURES_MOST,
+    Grade,
+    HealthFinding,
+    ends,
+    failure_of,
+    machine_findings,
+    peer_mend,
+)
+from bridge.assembly.other_replicas import BridgeReplicas, ServedPlan
+from bridge.assembly.parts import Parts
 from bridge.assembly.plan import Plan
+from bridge.assembly.published_agent import PublishedAgent
 from bridge.assembly.stores import logins_of
 from bridge.errors import BridgeError
+from bridge.identity.callers.principals import Principal
 from bridge.identity.logins.login_credentials import LoginConfig
+from bridge.text.jsonvalues import JsonObject
 from bridge.text.safe_text import shell_word
 
 
-async def health_of(bridge: Bridge) -> list[HealthFinding]:
+async def health_of(
+    plan: Plan, parts: Parts, replicas: BridgeReplicas | None, audit: BridgeAudit | None
+) -> list[HealthFinding]:
     """All findings about a bridge and its machine, in the order of the areas."""
     return [
-        *_stores(bridge),
-        *_peers(bridge),
-        *await login_findings(bridge.plan),
-        *_replicas(bridge),
-        *_audit(bridge),
-        *await anyio.to_thread.run_sync(machine_findings, bridge.plan),
+        *_stores(parts),
+        *_peers(parts),
+        *await login_findings(plan),
+        *_replicas(plan, replicas),
+        *_audit(plan, audit),
+        *await anyio.to_thread.run_sync(machine_findings, plan),
     ]
 
 
-def _stores(bridge: Bridge) -> Iterator[HealthFinding]:
-    for published in bridge.published:
+async def failures_of(
+    agents: Iterable[PublishedAgent], asker: Principal, base_url: str, *, sees_contents: bool
+) -> list[JsonObject]:
+    """The newest failed tasks that `asker` may see. `sees_contents` says that an operator sees the reasons of others.
+
+    Raises:
+        StoreAwayError: a store cannot be reached.
+    """
+    rows = [
+        failure_of(
+            task,
+            agent.name,
+            base_url,
+            shows_reason=sees_contents or (task.metadata or {}).get(OWNER, asker.name) == asker.name,
+        )
+        for agent in agents
+        for task in await _failed(agent, asker, sees_contents=sees_contents)
+    ]
+    return sorted(rows, key=lambda row: str(row["at"]), reverse=True)[:FAILURES_MOST]
+
+
+async def _failed(agent: PublishedAgent, asker: Principal, *, sees_contents: bool) -> list[Task]:
+    caller = CallContext(asker.in_face(agent.name), agent.agent.extensions)
+    tasks: list[Task] = []
+    for state in (TaskState.FAILED, TaskState.REJECTED):
+        request = ListTasksRequest(status=state, page_size=FAILURES_MOST, history_length=0)
+        answer = await agent.service.perform(
+            LIST_TASKS, request, caller.as_operator(sees_contents=sees_contents)
+        )
+        answer.written()
+        tasks += answer.value.tasks
+    return tasks
+
+
+def _stores(parts: Parts) -> Iterator[HealthFinding]:
+    for published in parts.agents:
         if published.engine.ready:
             yield HealthFinding("store", published.name, Grade.GOOD, published.store)
         else:
@@ -39,14 +91,12 @@ def _stores(bridge: Bridge) -> Iterator[HealthFinding]:
             yield HealthFinding("store", published.name, Grade.BAD, words, "mcp-a2a check")
 
 
-def _peers(bridge: Bridge) -> Iterator[HealthFinding]:
-    where = {("tool_servers", key): str(upstream.target) for key, upstream in bridge.upstreams.items()}
+def _peers(parts: Parts) -> Iterator[HealthFinding]:
+    where = {("tool_servers", key): str(upstream.target) for key, upstream in parts.upstreams.items()}
     states = {
-        ("tool_servers", state.key): state
-        for published in bridge.published
-        for state in published.agent.sources
+        ("tool_servers", state.key): state for published in parts.agents for state in published.agent.sources
     }
-    for offered in bridge.offered:
+    for offered in (face.offered for face in parts.faces):
         where |= {("agents", agent.key): redacted_url(agent.url) for agent in offered.remote_agents}
         states |= {("agents", state.key): state for state in offered.face.sources}
     for (kind, key), state in states.items():
@@ -88,12 +138,12 @@ async def _login(login_config: LoginConfig) -> HealthFinding:
     return HealthFinding("credentials", login_config.place, Grade.GOOD, "a login, which is renewed by itself")
 
 
-def _replicas(bridge: Bridge) -> Iterator[HealthFinding]:
-    if bridge.replicas is None:
+def _replicas(plan: Plan, replicas: BridgeReplicas | None) -> Iterator[HealthFinding]:
+    if replicas is None:
         return
-    own = bridge.plan.place.replica
+    own = plan.place.replica
     yield HealthFinding("replicas", own.text if own else "this one", Grade.GOOD, "this one")
-    for address, served in bridge.replicas.others:
+    for address, served in replicas.others:
         yield replica_finding(address, served)
 
 
@@ -106,13 +156,13 @@ def replica_finding(address: str, served: ServedPlan) -> HealthFinding:
     return HealthFinding("replicas", address, Grade.GOOD, words)
 
 
-def _audit(bridge: Bridge) -> Iterator[HealthFinding]:
-    audit, plan = bridge.telemetry.audit, bridge.plan.place.audit
-    if audit is not None and plan is not None and (audit.fault_of_disk or audit.lost_lines):
+def _audit(plan: Plan, audit: BridgeAudit | None) -> Iterator[HealthFinding]:
+    place = plan.place.audit
+    if audit is not None and place is not None and (audit.fault_of_disk or audit.lost_lines):
         words = (
             audit.fault_of_disk or f"{audit.lost_lines} lines could not be written, and a line counts them"
         )
         grade = Grade.BAD if audit.fault_of_disk else Grade.WARN
         yield HealthFinding(
-            "audit", str(plan.file), grade, words, f"mcp-a2a audit verify {shell_word(str(plan.file))}*"
+            "audit", str(place.file), grade, words, f"mcp-a2a audit verify {shell_word(str(place.file))}*"
         )

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 _WAIT_SECONDS: Final = 30.0
 _AT_FAULT: Final = 1
 _MARKS: Final = {"good": "✓", "warn": "!", "bad": "✗"}
-_CONSOLE: Final = "/console"
-_CSRF: Final = r'data-csrf="([^"]+)"'
 
 
 @click.command()
@@ -53,8 +51,8 @@ def doctor(**options: Any) -> int:
     mcp-a2a doctor https://desk.example.com --bearer env:OPS_TOKEN
     mcp-a2a doctor --json | jq '.findings[] | select(.grade == "bad")'
 
-    With a URL the command asks the bridge there. The console of the bridge (`console = true`) shows an operator the
-    same findings. Without the console the command reads `/readyz`, which has fewer findings.
+    With a URL the command asks the bridge there, which tells an operator the same (`/healthz/findings`). Without the
+    token of an operator the command learns only whether the bridge is ready (`/readyz`).
 
     Exit codes: 0 nothing is broken; 1 something is broken, or no bridge answers at the URL; 2 the file has mistakes, or
     the token is not an operator's.
@@ -113,36 +111,31 @@ async def _health_at_url(url: str, options: dict[str, Any]) -> JsonObject:
     root = url.rstrip("/")
     async with GuardedClient(timeout=options["wait_seconds"], verify=context) as client:
         try:
-            told = await _console(client, root, token)
+            told = await _findings(client, root, token)
             return told if told is not None else await _readiness(client, root, token)
         except (httpx2.HTTPError, ValueError) as exc:
             raise PeerError(f"{root} does not answer as a bridge: {exc or type(exc).__name__}") from exc
 
 
-async def _console(client: httpx2.AsyncClient, root: str, token: str | None) -> JsonObject | None:
-    """The health on the first page of the console; None if there is no console."""
-    import re
+async def _findings(client: httpx2.AsyncClient, root: str, token: str | None) -> JsonObject | None:
+    """The findings of the bridge about itself; None if they are not for a client without a token.
 
-    page = await client.get(f"{root}{_CONSOLE}")
-    if page.status_code == 404:
+    Raises:
+        UsageError: the token is unknown, or is not an operator's.
+    """
+    answer = await client.get(f"{root}/healthz/findings", headers=_bearer(token))
+    if answer.status_code == 404 or (token is None and answer.status_code in (401, 403)):
         return None
-    if token is not None and (found := re.search(_CSRF, page.text)):
-        headers = {"Origin": "/".join(root.split("/")[:3]), "X-CSRF-Token": found[1]}
-        signed = await client.post(f"{root}{_CONSOLE}/sign-in", json={"token": token}, headers=headers)
-        if signed.status_code >= 400:
-            raise UsageError(f"{root} does not take this token ({signed.status_code})")
-    answer = await client.get(f"{root}{_CONSOLE}", headers={"Accept": "application/json"})
     if answer.status_code == 401:
-        raise UsageError(
-            f"{root} asks for a credential: give --bearer env:NAME with the token of an operator"
-        )
+        raise UsageError(f"{root} does not take this token ({answer.status_code})")
     if answer.status_code == 403:
-        return None
-    told = answer.raise_for_status().json()
-    if "health" not in told:
         raise UsageError(f"{root} shows its health to operators only, and this token is not an operator's")
-    is_well = all(one["grade"] != "bad" for one in told["health"])
-    return {"ok": is_well, "findings": told["health"], "failures": told["failures"]}
+    told: JsonObject = answer.raise_for_status().json()
+    return told
+
+
+def _bearer(token: str | None) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def readiness_in(answer: httpx2.Response) -> dict[str, Any] | None:
@@ -156,8 +149,7 @@ def readiness_in(answer: httpx2.Response) -> dict[str, Any] | None:
 
 async def _readiness(client: httpx2.AsyncClient, root: str, token: str | None) -> JsonObject:
     """The state at `/readyz`, as findings."""
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    answer = await client.get(f"{root}/readyz", headers=headers)
+    answer = await client.get(f"{root}/readyz", headers=_bearer(token))
     state = readiness_in(answer)
     if state is None:
         raise PeerError(
@@ -180,10 +172,16 @@ async def _readiness(client: httpx2.AsyncClient, root: str, token: str | None) -
         add("peers", key, None if one.get("up") else str(one.get("why") or "is down"), "mcp-a2a check")
     is_ready = state.get("status") == "ready"  # a degraded bridge also answers 200
     if not findings:
-        words = (
-            f"{state.get('status', 'unknown')}; an operator's token (--bearer) or `console = true` shows more"
+        words = f"{state.get('status', 'unknown')}; the token of an operator (--bearer) shows more"
+        findings.append(
+            {
+                "area": "peers",
+                "name": root,
+                "grade": "good" if is_ready else "bad",
+                "words": words,
+                "mend": "" if is_ready else "mcp-a2a check",
+            }
         )
-        add("peers", root, None if is_ready else words, "mcp-a2a check")
     return {"ok": is_ready, "findings": findings, "failures": []}
 
 

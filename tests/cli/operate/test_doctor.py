@@ -160,29 +160,35 @@ def test_doctor_shows_the_last_failures_beside_a_running_bridge(tmp_path: Path) 
     assert failure["mend"].startswith("mcp-a2a tasks http://127.0.0.1:8080/agents/devtools ")
 
 
-def test_with_a_url_doctor_shows_the_findings_of_the_console(
-    tmp_path: Path,
-) -> None:
-    with running(
-        tmp_path, HEAD, "console = true\noperators_see_contents = true\n", RAW, GONE, BOTH, PEOPLE
-    ) as bridge:
+def test_with_a_url_doctor_shows_an_operator_the_findings_of_the_bridge(tmp_path: Path) -> None:
+    with running(tmp_path, HEAD, "operators_see_contents = true\n", RAW, GONE, BOTH, PEOPLE) as bridge:
         url = f"http://127.0.0.1:{bridge.port}"
         fails_a_task(tmp_path, bridge, "--bearer", "env:ANN")
         told = told_by(tmp_path, url, "--bearer", "env:OPS")
         assert broken_in(told) == {"tool_servers.gone": ("peers", "curl -si http://127.0.0.1:9/mcp")}
         (failure,) = told["failures"]
         assert (failure["agent"], failure["state"], bool(failure["reason"])) == ("devtools", "failed", True)
-        for words, said in (
-            (("--bearer", "env:ANN"), "this token is not an operator's"),
-            ((), "give --bearer env:NAME with the token of an operator"),
+        assert failure["mend"].startswith(f"mcp-a2a tasks {url}/agents/devtools ")
+        for name, said in (
+            ("ANN", "this token is not an operator's"),
+            ("BOB", "does not take this token (401)"),
         ):
-            done = doctor(tmp_path, url, *words)
+            done = doctor(tmp_path, url, "--bearer", f"env:{name}", BOB="bob-token")
             assert done.returncode == 2
             assert said in done.stderr
 
 
+def test_with_a_url_and_no_token_doctor_tells_whether_the_bridge_is_ready(tmp_path: Path) -> None:
+    with running(tmp_path, HEAD, RAW, DEVTOOLS, PEOPLE) as bridge:
+        told = told_by(tmp_path, f"http://127.0.0.1:{bridge.port}")
+    assert [one["words"] for one in told["findings"]] == [
+        "ready; the token of an operator (--bearer) shows more"
+    ]
+    assert (told["ok"], told["failures"]) == (True, [])
+
+
 def test_where_operators_see_no_contents_only_owners_see_reasons_of_failures(tmp_path: Path) -> None:
-    with running(tmp_path, HEAD, "console = true\n", RAW, DEVTOOLS, PEOPLE) as bridge:
+    with running(tmp_path, HEAD, RAW, DEVTOOLS, PEOPLE) as bridge:
         fails_a_task(tmp_path, bridge, "--bearer", "env:ANN")
         url = f"http://127.0.0.1:{bridge.port}"
         (failure,) = told_by(tmp_path, url, "--bearer", "env:OPS")["failures"]
