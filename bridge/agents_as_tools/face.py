@@ -88,7 +88,8 @@ class AgentsFace:
         self._tasks: McpTasks | None = None
         self._watched: dict[RemoteAgent, anyio.CancelScope] = {}
         self._take(agents, options, overrides, unread)
-        self._listing = FaceListing()
+        self.listing = FaceListing()
+        """What the agents' cards make now, listed or hidden."""
         self._list()
 
     @property
@@ -104,22 +105,22 @@ class AgentsFace:
     @property
     def title(self) -> str | None:
         """The configured title, or the name of the only agent."""
-        return self._listing.introduction.title
+        return self.listing.introduction.title
 
     @property
     def instructions(self) -> str | None:
         """The configured instructions, or those made from the agents' cards."""
-        return self._listing.introduction.instructions
+        return self.listing.introduction.instructions
 
     @property
     def website_url(self) -> str | None:
         """The documentation of the only agent."""
-        return self._listing.introduction.website_url
+        return self.listing.introduction.website_url
 
     @property
     def icons(self) -> Sequence[JsonObject]:
         """The icon of the only agent."""
-        icon_url = self._listing.introduction.icon_url
+        icon_url = self.listing.introduction.icon_url
         return ({"src": icon_url},) if icon_url else ()
 
     @property
@@ -136,17 +137,12 @@ class AgentsFace:
     @property
     def published(self) -> tuple[PublishedTool, ...]:
         """The tools of the agents, in the order of the agents and their cards."""
-        return self._listing.tools.published
-
-    @property
-    def hidden(self) -> tuple[AgentTool, ...]:
-        """The hidden tools, which are neither listed nor callable, under the names that they would have."""
-        return self._listing.tools.hidden
+        return self.listing.tools.published
 
     @property
     def unknown(self) -> tuple[str, ...]:
         """The keys of agents and catalogs whose skills are unknown."""
-        return self._listing.unknown
+        return self.listing.unknown
 
     @property
     def unread(self) -> Collection[str]:
@@ -156,7 +152,7 @@ class AgentsFace:
     @property
     def remarks(self) -> tuple[Remark, ...]:
         """The configured rules that have no effect, or cannot be applied."""
-        return self._listing.remarks
+        return self.listing.remarks
 
     @asynccontextmanager
     async def run(
@@ -221,15 +217,15 @@ class AgentsFace:
 
     def tools(self, may_use: MayUse = may_use_everything) -> Sequence[JsonObject]:
         """See `ToolFace.tools`."""
-        return self._listing.tools_for(may_use)
+        return self.listing.tools_for(may_use)
 
     def tool(self, name: str, may_use: MayUse = may_use_everything) -> JsonObject | None:
         """See `ToolFace.tool`."""
-        return self._listing.tool_for(name, may_use)
+        return self.listing.tool_for(name, may_use)
 
     def resources(self, may_use: MayUse = may_use_everything) -> Sequence[JsonObject]:
         """The cards of the agents with at least one tool that the caller may use."""
-        return tuple(self._listing.cards_for(may_use).values())
+        return tuple(self.listing.cards_for(may_use).values())
 
     def templates(self) -> Sequence[JsonObject]:
         """The URI template of parts that are too large for a result."""
@@ -237,17 +233,17 @@ class AgentsFace:
 
     def prompts(self, may_use: MayUse = may_use_everything) -> Sequence[JsonObject]:
         """The examples of the skills, as prompts."""
-        return self._listing.prompts_for(may_use)
+        return self.listing.prompts_for(may_use)
 
     def tool_called(self, name: str, arguments: JsonObject) -> str | None:
         """See `ToolFace.tool_called`."""
         if self._options.agents.granularity == "search":
             name = str(arguments.get("skill")) if name == "call_skill" else ""
-        return name if name in self._listing.tools.by_name else None
+        return name if name in self.listing.tools.by_name else None
 
     def names_of(self, tool: str) -> OfferedNames:
         """See `ToolFace.names_of`."""
-        return self._listing.tools.names_of(tool)
+        return self.listing.tools.names_of(tool)
 
     def work_of(self, name: str, arguments: JsonObject, principal: str) -> TaskWork:
         """See `ToolFace.work_of`. For a follow-up tool, the handle names the agent and its task."""
@@ -260,12 +256,12 @@ class AgentsFace:
         runs = self.tool_called(name, arguments)
         if runs is None:  # the bridge's own tool, or a name that no tool has
             return TaskWork("" if self.tool(name) is None else name, "", "")
-        return TaskWork(runs, self._listing.tools.by_name[runs].agent_key, "")
+        return TaskWork(runs, self.listing.tools.by_name[runs].agent_key, "")
 
     @property
     def caller_issuers(self) -> Mapping[str, str]:
         """See `ToolFace.caller_issuers`."""
-        return self._listing.caller_issuers
+        return self.listing.caller_issuers
 
     def _ready_tools(self) -> Callable[[AgentTool], bool]:
         """A check whether a tool's agent is up, and its card does not say that the skill is unavailable."""
@@ -278,7 +274,7 @@ class AgentsFace:
             if self._is_follow_up(incoming.name):
                 return await self._follow_up(incoming)
             if self._options.agents.granularity == "search":
-                tools, most = self._listing.tools, self._options.agents.found_most
+                tools, most = self.listing.tools, self._options.agents.found_most
                 if incoming.name == "find_skill":
                     return found_skills(incoming, tools.published, most, self._ready_tools())
                 return await self._call(call_of_skill(incoming, tools))
@@ -297,11 +293,11 @@ class AgentsFace:
         caller: CallerToken | None = None,
     ) -> JsonObject:
         """See `ToolFace.read`."""
-        for key, card in self._listing.cards_for(may_use).items():
+        for key, card in self.listing.cards_for(may_use).items():
             if uri == card["uri"]:
-                return read_card(self._listing.agents[key], uri, self._listing.skills_for(key, may_use))
+                return read_card(self.listing.agents[key], uri, self.listing.skills_for(key, may_use))
         try:
-            return await read_part(uri, self._listing.by_mark, self._handles, principal, caller)
+            return await read_part(uri, self.listing.by_mark, self._handles, principal, caller)
         except BridgeError as exc:
             raise refusal_of(exc) from exc
 
@@ -312,7 +308,7 @@ class AgentsFace:
         may_use: MayUse = may_use_everything,
     ) -> JsonObject:
         """See `ToolFace.prompt`."""
-        example = self._listing.examples.get(name)
+        example = self.listing.examples.get(name)
         if example is None or not may_use(example[0].names):
             raise McpRefusal(INVALID_PARAMS, f"There is no prompt {echoed(name)}")
         text = f"Use the tool {example[0].name}: {example[1]}"
@@ -334,7 +330,7 @@ class AgentsFace:
 
     def _list(self) -> None:
         """Make the listing from the agents' cards as they are now."""
-        self._listing = listing_of(self._agents, self._options, self._overrides, self._unread)
+        self.listing = listing_of(self._agents, self._options, self._overrides, self._unread)
         self._turns.set({tool.key: tool.override.concurrency for tool in self.published})
         for remark in self.remarks:
             if remark not in self._remarked:
@@ -342,9 +338,9 @@ class AgentsFace:
         self._remarked = frozenset(self.remarks)
 
     def _changed(self) -> None:
-        before = self._listing
+        before = self.listing
         self._list()
-        if not self._listing.looks_like(before):
+        if not self.listing.looks_like(before):
             self._on_change()
 
     def _watch(self) -> None:
@@ -371,18 +367,18 @@ class AgentsFace:
         return self._around
 
     def _agent_and_tool(self, mark: str, tool: str) -> tuple[RemoteAgent, AgentTool | None] | None:
-        return self._listing.find(mark, tool)
+        return self.listing.find(mark, tool)
 
     def _names_by_mark(self, mark: str, tool: str) -> OfferedNames | None:
-        return self._listing.names_by_mark(mark, tool)
+        return self.listing.names_by_mark(mark, tool)
 
     # Calls
 
     async def _call(self, incoming: IncomingCall) -> JsonObject:
-        tool = self._listing.tools.by_name.get(incoming.name)
+        tool = self.listing.tools.by_name.get(incoming.name)
         if tool is None:
             raise McpRefusal(INVALID_PARAMS, f"Unknown tool: {echoed(incoming.name)}")
-        agent = self._listing.agents[tool.agent_key]
+        agent = self.listing.agents[tool.agent_key]
         if (hop := trace.hop.get()) is not None:
             hop.skill, hop.peer = tool.name, agent.key
         return await AgentCall(agent, tool, incoming, self._surroundings())()
@@ -392,7 +388,7 @@ class AgentsFace:
         if (hop := trace.hop.get()) is not None:
             hop.peer, hop.task_id = agent.key, _id_of_agent(far)
         trace.go_on(far.trace, is_answer=incoming.name == "task_reply")
-        tool = self._listing.published_by_mark(far.agent, far.tool)
+        tool = self.listing.published_by_mark(far.agent, far.tool)
         follow_up = FollowUp(agent, far, incoming, self._surroundings(), tool)
         match incoming.name:
             case "task_result":
@@ -416,7 +412,7 @@ class AgentsFace:
             far = self._handles.task(handle if isinstance(handle, str) else "", principal)
         except HandleError as exc:
             raise BadArgumentsError(f"handle: {exc}") from exc
-        agent = self._listing.by_mark.get(far.agent)
+        agent = self.listing.by_mark.get(far.agent)
         if agent is None:
             raise BadArgumentsError(f"handle: {HandleError()}")
         return agent, far

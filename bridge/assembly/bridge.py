@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import anyio
 from starlette.types import ASGIApp
@@ -40,7 +38,7 @@ from bridge.assembly.offered_server import (
     offered,
     shared_resources,
 )
-from bridge.assembly.other_replicas import BridgeReplicas, SignOuts, replicas_of
+from bridge.assembly.other_replicas import BridgeReplicas, ReplicaWords, replicas_of
 from bridge.assembly.parts import MountedServer, Parts, PartTask, PlannedPart, catalogs_of
 from bridge.assembly.plan import (
     Changes,
@@ -59,7 +57,6 @@ from bridge.assembly.stores import login_configs_of_each
 from bridge.assembly.telemetry import telemetry_of
 from bridge.assembly.tool_servers import FirstConnections, StartObserver, ToolServers
 from bridge.errors import PeerError, UsageError
-from bridge.identity.callers.issuers import Issuer
 from bridge.identity.callers.principals import Principal, PrincipalNames
 from bridge.identity.callers.verifiers import Access
 from bridge.identity.pages.login_desk import DeskAddress, KnownPrincipals, LoginDesk
@@ -71,9 +68,6 @@ from bridge.source_state import SourceState
 from bridge.text.jsonvalues import JsonObject
 from bridge.tools_as_agent.agent import SkillSource
 from bridge.trace import Hops
-
-if TYPE_CHECKING:
-    from bridge.identity.callers.issuer_login import IssuerLogin
 
 logger = logging.getLogger(__name__)
 
@@ -99,11 +93,12 @@ class Bridge:
         self._process = plan.profile
         self._observer = observer
         self._over_http = over_http
-        self._parts = Parts()
+        self.parts = Parts()
+        """The parts that run and are not being replaced."""
         self.replicas: BridgeReplicas | None = None
         """The other replicas of this bridge; None for one that is alone."""
-        self.sign_outs = SignOuts()
-        """What the console tells the consoles of other replicas."""
+        self.words = ReplicaWords()
+        """What its parts tell the same parts of other replicas."""
         self._retiring: list[_Retiring] = []
         self._revoked = PrincipalNames()
         """Who has lost access by a file that was not applied yet."""
@@ -111,14 +106,15 @@ class Bridge:
         """Called each time that replaced parts have ended."""
         self._plan = self._read = Plan(plan.profile, plan.place, plan.credentials, issuers=plan.issuers)
         self._applying = anyio.Lock()
-        self._admission = Admission(plan)
-        self._access = self._admission.access
+        self.admission = Admission(plan)
+        """Decides who may call, across changes of the plan."""
+        self._access = self.admission.access
         self._web = plan.place.web
         self._signing = CardSigning()
         place = plan.place
         self._login_desk = LoginDesk(
             DeskAddress(place.public_url or own_url, place.web, place.proxies, lambda: keys_of(place)),
-            self._admission,
+            self.admission,
             login_lead,
             self._note,
             lambda error: self.telemetry.tell_of_sign_in("login", error=error),
@@ -134,7 +130,7 @@ class Bridge:
             is_local=plan.place.is_local,
             origins=plan.place.origins,
         )
-        self.own_door = OwnDoor(self.app, self._admission.own_token)
+        self.own_door = OwnDoor(self.app, self.admission.own_token)
         """The application at `own_url`, where the address for others takes TLS."""
 
     @asynccontextmanager
@@ -147,7 +143,7 @@ class Bridge:
         """
         async with AsyncExitStack() as stack:
             self.telemetry = await stack.enter_async_context(
-                telemetry_of(self._place, lambda: self._parts, lambda: self.fitness)
+                telemetry_of(self._place, lambda: self.parts, lambda: self.fitness)
             )
             self._hops = self.telemetry.hops
             push_url = self._place.public_url if self._over_http else None
@@ -169,16 +165,16 @@ class Bridge:
                 keeps=keeps,
             )
             if self.replicas is not None:
-                self.replicas.share(self._shared.hints, self._states, self.sign_outs)
+                self.replicas.share(self._shared.hints, self._states, self.words)
             self.app.notified = notified(
                 self._shared,
-                lambda mark: self._parts.remote_agent(mark),  # noqa: PLW0108 - the parts are replaced
+                lambda mark: self.parts.remote_agent(mark),  # noqa: PLW0108 - the parts are replaced
             )
             if (signer := push_signer(self._place)) is not None:
                 self.app.key_sources.append(signer.public_keys)
             self.app.key_sources.append(self._signing.public_keys)
             stack.push_async_callback(
-                self._admission.issuers.close
+                self.admission.issuers.close
             )  # once no task of the group asks them any more
             self._group = await stack.enter_async_context(anyio.create_task_group())
             self._group.start_soon(self._login_desk.tend)
@@ -186,7 +182,7 @@ class Bridge:
                 yield self
             finally:
                 with anyio.CancelScope(shield=True):
-                    await self._parts.end()
+                    await self.parts.end()
                 self._group.cancel_scope.cancel()
 
     async def apply(
@@ -213,10 +209,10 @@ class Bridge:
             read, changes = plan, changes_between(self._read, plan, running)
             plan, fresh, first = as_it_runs(plan, running), Parts(), FirstConnections(self._observer)
             signer = card_signer_of(plan)
-            self._admission.require_clear(plan)
+            self.admission.require_clear(plan)
             turned_away, self._revoked = self._revoked | self._turned_away(plan), PrincipalNames()
             try:
-                await self._servers.start(plan, self._parts, fresh, first, self._group, patience_seconds)
+                await self._servers.start(plan, self.parts, fresh, first, self._group, patience_seconds)
                 await self._start_catalogs(plan, fresh)
                 await self._start_published(plan, fresh)
                 await self._start_offered(plan, fresh)
@@ -228,7 +224,7 @@ class Bridge:
                 raise
             self._signing.signer = signer
             self._take_over(plan, fresh)
-            self._group.start_soon(self._admission.issuers.fetch_new_keys)
+            self._group.start_soon(self.admission.issuers.fetch_new_keys)
             for key in filter(plan.fails_closed, first.missing):
                 self._group.start_soon(self._require_later, first, key, fresh.upstreams[key])
             for name, left_out in plan.left_out.items():
@@ -239,16 +235,12 @@ class Bridge:
                 self.replicas.serve(plan)
             return changes
 
-    def login_at(self, issuer: Issuer) -> IssuerLogin:
-        """How people show in a browser who they are, at an issuer that has a client for it."""
-        return self._admission.issuers.login_at(issuer)
-
     def revoke(self, plan: Plan) -> bool:
         """Revoke the access of principals that a plan leaves out, before the plan is applied. Returns whether there
         were such principals. A plan in which two principals have one secret revokes nothing, since it is refused as
         a whole."""
         with suppress(UsageError):
-            self._admission.require_clear(plan)
+            self.admission.require_clear(plan)
             turned_away = self._turned_away(plan)
             self._revoked |= turned_away
             if turned_away:
@@ -257,7 +249,7 @@ class Bridge:
         return False
 
     def _turned_away(self, plan: Plan) -> PrincipalNames:
-        turned_away = self._admission.turn_away(plan)
+        turned_away = self.admission.turn_away(plan)
         for parts in self._running_parts():
             parts.end_streams_of(turned_away)
         return turned_away
@@ -267,14 +259,14 @@ class Bridge:
         self._revoked = PrincipalNames()
         if turned_away:
             known = {**plan.issuers, **self._read.issuers}
-            left = {name: known[name] for name in self._admission.trusted}
-            self._read = replace(self._read, credentials=self._admission.credentials, issuers=left)
+            left = {name: known[name] for name in self.admission.trusted}
+            self._read = replace(self._read, credentials=self.admission.credentials, issuers=left)
             logger.warning("access ends although the file is refused: %s", turned_away)
 
     async def drain(self, seconds: float) -> None:
         """Refuse new work, and wait at most `seconds` for running work."""
         async with anyio.create_task_group() as group:
-            group.start_soon(self._parts.drain, seconds)
+            group.start_soon(self.parts.drain, seconds)
             for retiring in self._retiring:
                 group.start_soon(retiring.ended.wait)
 
@@ -314,37 +306,27 @@ class Bridge:
     @property
     def running(self) -> int:
         """The number of running tasks and calls."""
-        return self._parts.running + sum(retiring.parts.running for retiring in self._retiring)
+        return self.parts.running + sum(retiring.parts.running for retiring in self._retiring)
 
     @property
     def published(self) -> tuple[PublishedAgent, ...]:
         """The agents made of tools."""
-        return self._parts.agents
+        return self.parts.agents
 
     @property
     def offered(self) -> tuple[OfferedServer, ...]:
         """The MCP servers made of agents."""
-        return tuple(face.offered for face in self._parts.faces)
+        return tuple(face.offered for face in self.parts.faces)
 
     @property
     def upstreams(self) -> Mapping[str, Upstream]:
         """The tool servers, by key."""
-        return self._parts.upstreams
-
-    @property
-    def waiting_at_servers(self) -> Counter[str]:
-        """The calls that wait at each tool server, or for the turn of one of its tools."""
-        return self._parts.waiting_at_servers
-
-    @property
-    def waiting_at_agents(self) -> Counter[str]:
-        """The calls that wait for the turn of a tool of each agent."""
-        return self._parts.waiting_at_agents
+        return self.parts.upstreams
 
     @property
     def catalogs(self) -> Mapping[str, CatalogSource]:
         """The catalogs that are followed, by key."""
-        return {key: catalog.unit.value for key, catalog in self._parts.catalogs.items()}
+        return {key: catalog.unit.value for key, catalog in self.parts.catalogs.items()}
 
     # Tool servers and catalogs
 
@@ -353,7 +335,7 @@ class Bridge:
         try:
             await first.require(key, upstream)
         except (PeerError, UsageError):
-            if self._parts.upstreams.get(key) is upstream:
+            if self.parts.upstreams.get(key) is upstream:
                 raise
 
     def _note(self, notice: Notice) -> None:
@@ -361,16 +343,16 @@ class Bridge:
 
     def _states(self) -> Iterator[SourceState]:
         """The states of the tool servers of agents. A server of several agents has a state for each agent."""
-        return (state for published in self._parts.agents for state in published.agent.sources)
+        return (state for published in self.parts.agents for state in published.agent.sources)
 
     def _server_changed(self) -> None:
         """Refresh the agents after a tool server lists other tools, comes up or goes down."""
-        for published_agent in self._parts.agents:
+        for published_agent in self.parts.agents:
             published_agent.refresh()
 
     async def _start_catalogs(self, plan: Plan, fresh: Parts) -> None:
         for key in catalogs_of(plan):
-            known, wanted = self._parts.catalogs.get(key), plan.catalogs[key]
+            known, wanted = self.parts.catalogs.get(key), plan.catalogs[key]
             if known is None or known.plan != wanted:
                 unit = PartTask(partial(followed_catalog, key, wanted, self._shared, self._catalog_changed))
                 await unit.start(self._group)
@@ -382,12 +364,12 @@ class Bridge:
     # Faces
 
     async def _start_published(self, plan: Plan, fresh: Parts) -> None:
-        servers = (self._parts | fresh).servers
+        servers = (self.parts | fresh).servers
         for own_name, published_plan in plan.published.items():
             name = own_name or self._servers.take_own_name(servers[published_plan.servers[0]].unit.value)
             for retiring in [two for two in self._retiring if name in two.parts.published]:
                 await retiring.ended.wait()  # its store is still in use
-            if name not in self._parts.published:
+            if name not in self.parts.published:
                 sources = _sources(name, published_plan, servers)
                 make = partial(
                     published,
@@ -397,7 +379,7 @@ class Bridge:
                     self._process,
                     self._place,
                     self._access,
-                    partial(self._admission.present, face=name),
+                    partial(self.admission.present, face=name),
                     self._hops,
                     self._signing,
                     None if self.replicas is None else self.replicas.find_unavailable,
@@ -410,7 +392,7 @@ class Bridge:
 
     async def _start_offered(self, plan: Plan, fresh: Parts) -> None:
         """Start new MCP servers concurrently, since each may wait a while for cards that it does not know yet."""
-        parts = self._parts | fresh
+        parts = self.parts | fresh
 
         async def start(name: str, offered_plan: OfferedPlan) -> None:
             agents, unread = self._agents_of(offered_plan, plan, parts), _unread(offered_plan, parts)
@@ -420,7 +402,7 @@ class Bridge:
 
         async with anyio.create_task_group() as group:
             for name, offered_plan in plan.offered.items():
-                if name not in self._parts.offered:
+                if name not in self.parts.offered:
                     group.start_soon(start, name, offered_plan)
 
     @asynccontextmanager
@@ -464,25 +446,25 @@ class Bridge:
                 ' give bridge.open the URL at which it reaches itself, as own_url="http://127.0.0.1:8080/bridge"'
             )
         url = f"{self._own_url}{path_of(name)}"
-        door = {OWN_DOOR_HEADER: self._admission.own_token} if self._place.tls else {}
+        door = {OWN_DOOR_HEADER: self.admission.own_token} if self._place.tls else {}
         return RemotePlan(
             url,
-            headers={**self._admission.own_headers, **door},
-            bearer=self._admission.own_bearer,
+            headers={**self.admission.own_headers, **door},
+            bearer=self.admission.own_bearer,
             account="itself",
             allow_private=True,
             push=False,
             own_card=agent.own_card(url),
-            own_callers=self._admission.own_callers if self._admission.own_scheme else None,
+            own_callers=self.admission.own_callers if self.admission.own_scheme else None,
         )
 
     # Replacement
 
     def _take_over(self, plan: Plan, fresh: Parts) -> None:
         """Change the parts that stay, and retire those that are no longer needed. Nothing here can fail."""
-        before, wanted, seconds = self._parts, self._parts.wanted_by(plan), self.drain_seconds
+        before, wanted, seconds = self.parts, self.parts.wanted_by(plan), self.drain_seconds
         stays = wanted.published.keys() - fresh.published.keys()
-        self._parts, self._plan = wanted | fresh, plan
+        self.parts, self._plan = wanted | fresh, plan
         if self.telemetry.audit is not None:
             self.telemetry.audit.serve(plan)
         self._admit(plan)
@@ -491,23 +473,23 @@ class Bridge:
         self._login_desk.serve(login_configs_of_each(plan), KnownPrincipals(names, issuers))
         for name in stays & plan.published.keys():
             published_plan = plan.published[name]
-            sources = _sources(name, published_plan, self._parts.servers)
+            sources = _sources(name, published_plan, self.parts.servers)
             before.published[name].value.update(published_plan, sources, operators=plan.has_operators)
         for unit in fresh.published.values():
             unit.value.refresh()  # its servers may have come up while it could not be told
         self._update_offered(plan)
-        retiring = _Retiring(before.without(self._parts))
+        retiring = _Retiring(before.without(self.parts))
         self._retiring.append(retiring)
         self._route(starting=False)
         principals = {credential.principal.name: credential.principal for credential in plan.credentials}
-        for line in self._parts.waiting_rights(tuple(principals.values())):
+        for line in self.parts.waiting_rights(tuple(principals.values())):
             logger.warning("%s", line)
         self._group.start_soon(self._retire, retiring, max(seconds, self.drain_seconds))
 
     def _update_offered(self, plan: Plan) -> None:
-        for name, unit in self._parts.offered.items():
-            agents = self._agents_of(plan.offered[name], plan, self._parts)
-            unread = _unread(plan.offered[name], self._parts)
+        for name, unit in self.parts.offered.items():
+            agents = self._agents_of(plan.offered[name], plan, self.parts)
+            unread = _unread(plan.offered[name], self.parts)
             unit.value.offered.update(plan.offered[name], agents, self._shared, unread)
 
     async def _retire(self, retiring: _Retiring, seconds: float) -> None:
@@ -525,27 +507,27 @@ class Bridge:
     def _route(self, *, starting: bool) -> None:
         """Route to the current parts, and to retiring MCP servers, whose sessions may still answer questions."""
         faces: dict[str, ASGIApp] = {}
-        for parts in (*(retiring.parts for retiring in self._retiring), self._parts):
+        for parts in (*(retiring.parts for retiring in self._retiring), self.parts):
             faces |= {_mcp_path(face.offered.name): face.app for face in parts.faces if face.app is not None}
         self.app.routes = RoutingTable(
-            {published.path: published.app for published in self._parts.agents}, faces, starting
+            {published.path: published.app for published in self.parts.agents}, faces, starting
         )
 
     def _listed(self) -> list[Listed]:
         return [
-            Listed(published.name, published.path, published.server.card) for published in self._parts.agents
+            Listed(published.name, published.path, published.server.card) for published in self.parts.agents
         ]
 
     def _admit(self, plan: Plan) -> None:
         """Admit the principals of a plan, and tell clients, because the lists they see depend on their rights."""
-        changed = self._admission.admit(plan)
-        for face in self._parts.faces:
+        changed = self.admission.admit(plan)
+        for face in self.parts.faces:
             face.offered.server.admit_anew(changed)
             face.offered.server.changed()
 
     def _running_parts(self) -> Iterator[Parts]:
         """The parts that are served, then those that retire."""
-        yield self._parts
+        yield self.parts
         yield from (retiring.parts for retiring in self._retiring)
 
     def readiness(self) -> JsonObject:
@@ -561,9 +543,9 @@ class Bridge:
         Raises:
             StoreAwayError: a store cannot be reached.
         """
-        findings = await health_of(self._plan, self._parts, self.replicas, self.telemetry.audit)
+        findings = await health_of(self._plan, self.parts, self.replicas, self.telemetry.audit)
         failures = await failures_of(
-            self._parts.agents, asker, base_url, sees_contents=self._place.operators_see_contents
+            self.parts.agents, asker, base_url, sees_contents=self._place.operators_see_contents
         )
         return Health(tuple(findings), tuple(failures))
 
@@ -574,14 +556,14 @@ class Bridge:
 
     def _readiness_of(self, name: str) -> JsonObject | None:
         """Whether the faces of this name can do their work; None if no face has the name."""
-        report = readiness(self._parts, starting=self.app.routes.starting, name=name)
+        report = readiness(self.parts, starting=self.app.routes.starting, name=name)
         if report is None:
             return None
         if self.replicas is not None and not name:
             report["replicas"] = self.replicas.report
         if self.telemetry.audit is not None and (fault := self.telemetry.audit.fault) is not None:
             report |= {"status": Fitness.NOT_READY, "audit": fault}
-        if closed := self._admission.closed:
+        if closed := self.admission.closed:
             report |= {"status": Fitness.NOT_READY, "access": closed}
         return report
 

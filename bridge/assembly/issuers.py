@@ -14,7 +14,7 @@ import anyio
 
 from bridge.assembly.plan import Plan
 from bridge.assembly.published_agent import path_of
-from bridge.assembly.routes import AGENTS, CONSOLE, MCP, READY_PATH
+from bridge.assembly.routes import AGENTS, MCP, READY_PATH
 from bridge.concurrency import Backoff, border
 from bridge.http.client import GuardedClient
 from bridge.identity.callers.issuers import Issuer, IssuerPlace
@@ -124,8 +124,8 @@ def _audiences(issuer: Issuer, plan: Plan) -> dict[str, frozenset[str]]:
         # The only server is at /mcp, too, and a client asks for a token for the URL that it was given.
         alias = [MCP] if len(plan.offered) == 1 else []
         servers[path] = _of_face(issuer, name, plan, path, *alias)
-    console = {CONSOLE: _of_face(issuer, CONSOLE[1:], plan, CONSOLE)} if plan.place.console else {}
-    faces = {**agents, **servers, **console}
+    pages = {path: _of_face(issuer, path.strip("/"), plan, path) for path in plan.place.pages}
+    faces = {**agents, **servers, **pages}
     return {
         **faces,
         AGENTS: frozenset().union(*agents.values()),

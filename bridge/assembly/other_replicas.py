@@ -1,5 +1,5 @@
-"""The other replicas of a bridge: the list of them, whether they serve the same plan, and the sessions that all answer
-or have to end.
+"""The other replicas of a bridge: the list of them, whether they serve the same plan, the sessions that all answer, and
+the words that they tell each other.
 
 A bridge whose tasks are in a PostgreSQL is one of several replicas, also if it serves MCP servers alone.
 """
@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -53,18 +53,27 @@ class ServedPlan(Enum):
     NONE = "none yet"
 
 
-_SIGNED_OUT: Final = "signed-out="
-"""What a word begins with that tells of a sign-out. No mark of an agent has it, see `PushHints.take_word`."""
+class ReplicaWords:
+    """Short words that a part of a bridge tells the same part of each other replica. A word may be lost."""
 
+    def __init__(self) -> None:
+        self.pass_on: Callable[[str], None] = lambda _: None
+        """Tells the others a word with its topic."""
+        self._listeners: dict[str, Callable[[str], None]] = {}
 
-@dataclass
-class SignOuts:
-    """What the processes of a bridge tell each other of people who sign out. Word of it may be lost."""
+    def listen(self, topic: str, take: Callable[[str], None]) -> None:
+        """Call `take` with each word of this topic that another replica tells. A topic and a word have no `=`."""
+        self._listeners[topic] = take
 
-    pass_on: Callable[[str], None] = lambda _: None
-    """Tells the others the mark of a session that was ended here."""
-    take: Callable[[str], None] = lambda _: None
-    """Called with the mark of each session that was ended elsewhere."""
+    def tell(self, topic: str, word: str) -> None:
+        """Tell the other replicas a word."""
+        self.pass_on(f"{topic}={word}" if topic else word)
+
+    def take(self, line: str) -> None:
+        """Take what another replica has told. A topic that nobody listens to is ignored."""
+        topic, _, word = line.rpartition("=")
+        if topic in self._listeners:
+            self._listeners[topic](word)
 
 
 class BridgeReplicas:
@@ -81,19 +90,13 @@ class BridgeReplicas:
         registry.on_change = self._compare
 
     def share(
-        self, hints: PushHints, states: Callable[[], Iterable[SourceState]], sign_outs: SignOuts
+        self, hints: PushHints, states: Callable[[], Iterable[SourceState]], words: ReplicaWords
     ) -> None:
-        """Have the notifications of agents wake those who wait at any replica, have sessions end at all of them, and
-        tell the others which tool servers cannot be called here."""
-
-        def take(word: str) -> None:
-            if word.startswith(_SIGNED_OUT):
-                sign_outs.take(word.removeprefix(_SIGNED_OUT))
-            else:
-                hints.take_word(word)
-
-        hints.pass_on, self._registry.on_hint = self._registry.hint, take
-        sign_outs.pass_on = lambda mark: self._registry.hint(f"{_SIGNED_OUT}{mark}")
+        """Have the notifications of agents wake those who wait at any replica, have the parts of all replicas hear each
+        other, and tell the others which tool servers cannot be called here."""
+        words.pass_on, self._registry.on_hint = self._registry.hint, words.take
+        words.listen("", hints.take_word)
+        hints.pass_on = partial(words.tell, "")
         self._registry.outages = lambda: self._outages.text(states(), self._now_ms() - now_ms())
 
     async def recall(self, identity: ServerIdentity) -> bytes | None:

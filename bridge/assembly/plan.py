@@ -42,6 +42,9 @@ from bridge.translate.overrides import SkillOverride, ToolOverride
 
 Fail = Literal["open", "closed"]
 
+CONSOLE: Final = "/console"
+"""The path of the console."""
+
 STANDARD_OUTPUT: Final = Path("-")
 """The file of an audit that goes to standard output."""
 
@@ -307,7 +310,7 @@ class ProcessPlan:
     log_calls: bool = False
     """Whether each call has its line in the log."""
     console: bool = False
-    """Whether people use it at `/console`."""
+    """Whether people use it at `CONSOLE`."""
     operators_see_contents: bool = False
     """Whether operators see the contents of the tasks of others."""
 
@@ -315,6 +318,11 @@ class ProcessPlan:
     def scheme(self) -> str:
         """The scheme of its address."""
         return "http" if self.tls is None else "https"
+
+    @property
+    def pages(self) -> tuple[str, ...]:
+        """The paths of its pages for people, which callers need a token for, as for its other endpoints."""
+        return (CONSOLE,) if self.console else ()
 
     @property
     def is_local(self) -> bool:

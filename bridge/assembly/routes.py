@@ -5,7 +5,7 @@ The routes may change at any time; a request in flight keeps its application.
 /agents/NAME     an agent made of tools          /agents     the catalog of them
 /mcp/NAME        an MCP server made of agents    /healthz    whether the process lives
 /login/...       the pages of a caller's login   /push       where remote agents notify the bridge of their tasks
-/console         the pages for people, if the plan has them
+/NAME            pages for people, see `Router.mount`
 /, /mcp          the only face of its kind       /readyz     whether it can do its work; /readyz/NAME for one face
 /healthz/findings   for operators: what the bridge lacks, and its newest failed tasks
 /.well-known/oauth-protected-resource/mcp/NAME   who gives tokens for an MCP server
@@ -59,7 +59,6 @@ from bridge.text.jsonvalues import JsonObject
 
 AGENTS: Final = "/agents"
 MCP: Final = "/mcp"
-CONSOLE: Final = "/console"
 
 OWN_DOOR_HEADER: Final = "X-MCP-A2A-Own"
 """The header that opens an `OwnDoor`."""
@@ -114,6 +113,16 @@ class RoutingTable:
     """Whether the bridge is still starting, so that more routes will follow."""
 
 
+@dataclass(frozen=True)
+class MountedPages:
+    """Pages for people, at a path and below."""
+
+    title: str
+    """What a start calls them."""
+    path: str
+    app: ASGIApp
+
+
 _FOR_ALL: Final = ("status", "access")
 """What `/readyz` says to everybody. The rest names peers, and what is wrong with them."""
 
@@ -141,8 +150,8 @@ class Router:
         self.routes = RoutingTable(starting=True)
         self.key_sources: list[Callable[[], Sequence[JsonObject]]] = []
         """What gives the public keys of the bridge as JWKs, each for what it signs."""
-        self.console: ASGIApp | None = None
-        """The pages at `CONSOLE` and below; None without."""
+        self.pages: tuple[MountedPages, ...] = ()
+        """The pages for people that `mount` was given."""
         self.notified: ASGIApp | None = None
         """What takes the notifications of remote agents, where they may notify the bridge."""
         self._place = place
@@ -154,6 +163,10 @@ class Router:
         self._logins = logins
         self._is_local = is_local
         self._web_origins = WebOrigins(origins, place)
+
+    def mount(self, pages: MountedPages) -> None:
+        """Serve these pages. They replace those at the same path."""
+        self.pages = (*(other for other in self.pages if other.path != pages.path), pages)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Dispatch a request by its path."""
@@ -178,8 +191,9 @@ class Router:
             return self._keys(scope, keys), scope
         if self._logins is not None and path.startswith(f"{LOGIN_PATH}/"):
             return self._logins, scope
-        if self.console is not None and (path == CONSOLE or path.startswith((f"{CONSOLE}/", f"{CONSOLE}."))):
-            return self.console, scope
+        for pages in self.pages:
+            if path == pages.path or path.startswith((f"{pages.path}/", f"{pages.path}.")):
+                return pages.app, scope
         if self.notified is not None and routes.faces and path.rstrip("/") == PUSH_PATH:
             return self.notified, scope
         if path == METADATA_PATH or path.startswith(f"{METADATA_PATH}/"):

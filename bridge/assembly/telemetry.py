@@ -129,11 +129,6 @@ class Telemetry:
         else:
             self.audit.recorder.signed_in(principal, face)
 
-    def tell_of_reading(self, principal: str, face: str, owner: str, task_id: str) -> None:
-        """Have the audit tell that an operator has read a task of somebody else, or those of all."""
-        if self.audit is not None:
-            self.audit.recorder.read(principal, face, owner, task_id)
-
     async def close(self) -> None:
         """Write the log lines that are left, and send the spans that are left, within some time."""
         if self._log is not None:

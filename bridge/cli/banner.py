@@ -83,8 +83,8 @@ class OnTerminal:
                 if not remote.has_card:
                     when = f"its tools are listed once {redacted_url(remote.url)} gives its card"
                     err.say(("✗ ", "yellow"), *_named(remote.key), when)
-        if self._plan.place.console:
-            err.say("\n", ("Console", "bold"), f"  {root}/console")
+        for pages in bridge.app.pages:
+            err.say("\n", (pages.title, "bold"), f"  {root}{pages.path}")
         if len(bridge.published) == 1:
             (agent,) = bridge.published
             lines = list(lines_for(agent, f"{root}{agent.path}", self._plan.credentials))
@@ -123,8 +123,8 @@ class InLog:
             logger.info("serving %s at %s%s, tasks in %s", agent.name, root, agent.path, agent.store)
         for offered in bridge.offered:
             logger.info("serving MCP at %s/mcp/%s", root, offered.name)
-        if self._plan.place.console:
-            logger.info("serving the console at %s/console", root)
+        for pages in bridge.app.pages:
+            logger.info("serving the %s at %s%s", pages.title.lower(), root, pages.path)
 
     def stopping(self, running: int) -> None:
         """Log that the bridge stops, after the first signal."""

@@ -115,9 +115,9 @@ def serve(context: click.Context, /, **options: Any) -> int:
     import anyio
 
     from bridge.cli import banner, logs
+    from bridge.console.served_values import FixedConfiguration
     from bridge.process.reload import Reload
     from bridge.process.serve import serve_http as serve_plan
-    from bridge.process.served_values import FixedConfiguration
     from bridge.process.shared_listener import shared_listener
 
     path, changes = config_file(options["file"]), overrides_from(context)

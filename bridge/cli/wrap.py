@@ -141,8 +141,8 @@ def wrap(**options: Any) -> int:
     import anyio
 
     from bridge.cli import banner, logs, option_document
+    from bridge.console.served_values import FixedConfiguration
     from bridge.process.serve import serve_http
-    from bridge.process.served_values import FixedConfiguration
 
     logs.set_up(options["log_format"], options["log_level"])
     asked = option_document.wrapped(options)

@@ -22,7 +22,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from bridge.a2a.model.errors import A2AError
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.offered_server import keys_of
-from bridge.assembly.plan import ProcessPlan
+from bridge.assembly.plan import CONSOLE, ProcessPlan
+from bridge.assembly.routes import MountedPages
 from bridge.console.answers import answer, waiting_page
 from bridge.console.configuration import ServedConfiguration, configuration
 from bridge.console.console_access import SIGN_IN_PATH, ConsoleAccess, Visit
@@ -56,6 +57,8 @@ logger = logging.getLogger(__name__)
 
 _FACE: Final = "console"
 """The endpoint of a sign-in in the audit."""
+_SIGNED_OUT: Final = "signed-out"
+"""The topic of ended sessions between replicas."""
 _STATIC: Final = "/static/"
 
 _SIGN_INS: Final = (("POST", SIGN_IN_PATH), ("GET", BACK_PATH))
@@ -63,6 +66,11 @@ _SIGN_INS: Final = (("POST", SIGN_IN_PATH), ("GET", BACK_PATH))
 
 _NOT_LET_IN: Final = frozenset({401, 403, 421})
 """The HTTP statuses of requests that are refused because of their sender."""
+
+
+def mount_console(bridge: Bridge, served: ServedConfiguration | None = None) -> None:
+    """Let people use a bridge at `CONSOLE`. `served` knows the configuration files."""
+    bridge.app.mount(MountedPages("Console", CONSOLE, ConsoleApp(bridge, bridge.plan.place, served)))
 
 
 class ConsoleApp:
@@ -75,9 +83,9 @@ class ConsoleApp:
         self._asked: defaultdict[str, AskedQuestions] = defaultdict(AskedQuestions)
         """Who may answer the waiting tasks, by the names of their agents."""
         self._gate = ConsoleAccess(place, bridge.access, lambda: keys_of(place))
-        self._issuers = IssuerSignIn(self._gate, bridge.access, bridge.login_at)
+        self._issuers = IssuerSignIn(self._gate, bridge.access, bridge.admission.issuers.login_at)
         self._tabs = TabStreams(bridge.access, self._gate.principal_of)
-        bridge.sign_outs.take = self._end_session
+        bridge.words.listen(_SIGNED_OUT, self._end_session)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request of a browser."""
@@ -230,7 +238,7 @@ class ConsoleApp:
 
     def _sign_out(self, visit: Visit) -> Response:
         self._end_session(visit.session.mark)
-        self._bridge.sign_outs.pass_on(visit.session.mark)
+        self._bridge.words.tell(_SIGNED_OUT, visit.session.mark)
         signed_out = json_response({"to": visit.root})
         signed_out.headers["Set-Cookie"] = self._gate.no_cookie(visit)
         return signed_out

@@ -28,8 +28,7 @@ from starlette.types import Receive, Scope
 
 from bridge.a2a.model.errors import A2AError
 from bridge.a2a.wire.jsontext import parse_json
-from bridge.assembly.plan import ProcessPlan
-from bridge.assembly.routes import CONSOLE
+from bridge.assembly.plan import CONSOLE, ProcessPlan
 from bridge.console.paths import JSON_ENDING, asked_path
 from bridge.console.sign_ins import (
     COOKIE_BYTES,

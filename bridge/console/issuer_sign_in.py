@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
 
-from bridge.assembly.routes import CONSOLE
+from bridge.assembly.plan import CONSOLE
 from bridge.console.console_access import ConsoleAccess, Visit
 from bridge.console.sign_ins import BEGUN_SECONDS, COOKIE_BYTES, BegunSignIn, ConsoleSession
 from bridge.errors import BridgeError

@@ -49,7 +49,7 @@ def _agent(one: PublishedAgent, visit: Visit, paging: Paging, *, alone: bool) ->
         return told
     hidden = paging.entries(
         f"{part}/hidden",
-        [*agent.hidden.items()],
+        [*agent.skill_set.hidden.items()],
         lambda entry: {"from": entry[0][1], "of": entry[0][0] or one.name, "to": entry[1]},
     )
     lost = paging.entries(
@@ -117,7 +117,7 @@ def _server(one: OfferedServer, visit: Visit, paging: Paging, *, alone: bool) ->
         return told
     hidden = paging.entries(
         f"{part}/hidden",
-        face.hidden,
+        face.listing.tools.hidden,
         lambda tool: {"from": tool.skill_id or "", "of": tool.source_key, "to": tool.name},
     )
     lost = paging.entries(

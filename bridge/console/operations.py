@@ -48,7 +48,8 @@ from bridge.errors import StoreAwayError
 from bridge.http.request_checks import RefusedError
 from bridge.identity.callers.principals import EVERYONE, OperatorRole
 from bridge.trace import Hop
-from bridge.translate.own_questions import asks_for_skill
+from bridge.translate.extension import QUESTION
+from bridge.translate.own_questions import WHICH_SKILL
 
 WAITING: Final = (TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED)
 """The states in which a task waits for an answer."""
@@ -109,7 +110,7 @@ class AgentOperations:
             A2AError: the page token is unknown.
         """
         if self.is_operator and not only_own:
-            self._bridge.telemetry.tell_of_reading(self.visitor, self.agent.name, EVERYONE, "")
+            self._audit_reading(EVERYONE, "")
         return await self._page(request, only_own=only_own)
 
     async def _page(self, request: ListTasksRequest, *, only_own: bool) -> ListTasksResponse:
@@ -167,7 +168,7 @@ class AgentOperations:
             page = await self._page(request, only_own=False)
             for task in page.tasks:
                 if unknown.pop(task.id, None) is not None:
-                    is_for_owner = asks_for_skill(task.status.message)
+                    is_for_owner = _asks_for_skill(task.status.message)
                     only_for = frozenset({self.owner_of(task)}) if is_for_owner else None
                     asked.learn(task.id, since[task.id], only_for)
             token = page.next_page_token
@@ -191,7 +192,7 @@ class AgentOperations:
         if self.owner_of(task) == self.visitor:
             return True
         is_input = task.status.state is TaskState.INPUT_REQUIRED
-        return self.answers_others and is_input and not asks_for_skill(task.status.message)
+        return self.answers_others and is_input and not _asks_for_skill(task.status.message)
 
     def may_cancel(self, task: Task) -> bool:
         """Whether the visitor may cancel a task."""
@@ -207,8 +208,13 @@ class AgentOperations:
         late = replace(self._caller, comes_late=True)  # adds the progress numbers
         task = await self._read(GET_TASK, GetTaskRequest(id=task_id), late)
         if (owner := self.owner_of(task)) != self.visitor:
-            self._bridge.telemetry.tell_of_reading(self.visitor, self.agent.name, owner, task_id)
+            self._audit_reading(owner, task_id)
         return task
+
+    def _audit_reading(self, owner: str, task_id: str) -> None:
+        """Have the audit tell that an operator has read a task of somebody else, or the tasks of all."""
+        if (audit := self._bridge.telemetry.audit) is not None:
+            audit.recorder.read(self.visitor, self.agent.name, owner, task_id)
 
     async def watched(self, task_id: str) -> Stream:
         """A task and its events from now on; if the task has ended, its end. The reader closes the stream.
@@ -311,6 +317,11 @@ def operations_on(bridge: Bridge, visit: Visit, name: str) -> AgentOperations:
 async def waiting_for(bridge: Bridge, visit: Visit, asked: defaultdict[str, AskedQuestions]) -> int:
     """How many tasks wait for the visitor. `asked` knows the waiting tasks of each agent, by its name."""
     return sum([await agent.waiting(asked[agent.agent.name]) for agent in operations_of(bridge, visit)])
+
+
+def _asks_for_skill(message: Message | None) -> bool:
+    """Whether a message asks which skill is meant. Only the owner of the task may answer that."""
+    return message is not None and (message.metadata or {}).get(QUESTION) == WHICH_SKILL
 
 
 def _set_task(hop: Hop, task: Task) -> None:

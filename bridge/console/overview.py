@@ -59,7 +59,7 @@ def _load_of(bridge: Bridge) -> JsonObject:
     return {
         "running": bridge.running,
         "states": dict(sorted(states.items())),
-        "queued": bridge.waiting_at_servers.total(),
+        "queued": bridge.parts.waiting_at_servers.total(),
         "streams": sum(one.server.open_streams for one in bridge.published),
     }
 
@@ -102,7 +102,7 @@ def _peers(bridge: Bridge) -> Iterator[JsonObject]:
     """The tool servers and agents behind the endpoints, each once."""
     state = bridge.readiness()
     known = {key: one for face in _values(state["agents"]) for key, one in _values_by_key(face["servers"])}
-    queued = bridge.waiting_at_servers
+    queued = bridge.parts.waiting_at_servers
     for key, upstream in bridge.upstreams.items():
         greeting = upstream.greeting
         yield {
@@ -119,7 +119,7 @@ def _peers(bridge: Bridge) -> Iterator[JsonObject]:
         }
     states = {key: one for face in _values(state["mcp"]) for key, one in _values_by_key(face["agents"])}
     remote = {agent.key: agent for one in bridge.offered for agent in one.remote_agents}
-    queued = bridge.waiting_at_agents
+    queued = bridge.parts.waiting_at_agents
     for key, agent in remote.items():
         yield {
             "kind": "agent",

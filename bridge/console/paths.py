@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 
 from starlette.types import Scope
 
-from bridge.assembly.routes import CONSOLE
+from bridge.assembly.plan import CONSOLE
 
 JSON_ENDING: Final = ".json"
 """The ending of a path that asks for the JSON of a page."""

@@ -10,8 +10,9 @@ from urllib.parse import urlencode
 from bridge.a2a.model.life import ENDED
 from bridge.a2a.model.objects import ListTasksRequest, Role, Task, TaskState, is_id, milliseconds, timestamp
 from bridge.a2a.model.progress import PROGRESS
-from bridge.a2a.model.timeline import Moment, MomentKind, timeline_of
+from bridge.a2a.model.timeline import MOMENTS, Moment, MomentKind, timeline_of
 from bridge.assembly.bridge import Bridge
+from bridge.concurrency import SlowWork
 from bridge.console.console_access import Visit
 from bridge.console.news import progress_words
 from bridge.console.operations import WAITING, AgentOperations, operations_of, operations_on
@@ -23,7 +24,7 @@ from bridge.text.jsonvalues import JsonObject
 from bridge.tools_as_agent.agent import ToolsAgent
 from bridge.translate.blocks import ResultRules
 from bridge.translate.extension import SKILL
-from bridge.translate.message_to_call import SkillCall
+from bridge.translate.message_to_call import SkillCall, call_from_message
 from bridge.translate.result import result_from_task
 
 PAGE_SIZE: Final = 50
@@ -172,7 +173,14 @@ def skill_of(task: Task, agent: ToolsAgent) -> str:
 def call_of(task: Task, agent: ToolsAgent) -> SkillCall | None:
     """The call in the first message of a task; None if the message calls no skill that is served now."""
     first = next((message for message in task.history or () if message.role is Role.USER), None)
-    return None if first is None else agent.call_meant(first)
+    if first is None:
+        return None
+    tools = {skill.id: skill.tool for skill in agent.published}
+    try:
+        call = call_from_message(first, {}, tools, agent.options.route)
+    except SlowWork:  # it was understood once, and only a page asks
+        return None
+    return call if isinstance(call, SkillCall) else None
 
 
 async def task_page(bridge: Bridge, visit: Visit, name: str, task_id: str) -> JsonObject:
@@ -221,7 +229,7 @@ def _timeline(task: Task, answers: Mapping[str, str]) -> JsonObject:
         "moments": [_moment(moment, answers) for moment in timeline.moments],
         "left_out": timeline.left_out,
         "left_out_before": timeline.place_left_out,
-        "is_recorded": timeline.is_recorded,
+        "is_recorded": isinstance((task.metadata or {}).get(MOMENTS), dict),
     }
 
 

@@ -20,11 +20,12 @@ from starlette.types import ASGIApp
 from bridge.a2a.model.objects import Message, Part, Role
 from bridge.agents_as_tools.tools import PublishedTool
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.call_lines import a2a_line, command_line, mcp_line
+from bridge.assembly.call_lines import a2a_line
 from bridge.assembly.offered_server import OfferedServer
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.assembly.routes import MCP
 from bridge.concurrency import done_slowly
+from bridge.console.call_lines import command_line, mcp_line
 from bridge.console.console_access import Visit
 from bridge.console.forms import WrongValuesError, fields_of, form_problems, tool_problems
 from bridge.console.live_trials import LiveTrial

@@ -41,9 +41,6 @@ from bridge.store.sqlite_reader import Reader
 _CLOCK_SECONDS: Final = 5.0
 """How far the clocks of this machine and of the database may differ before that is told."""
 
-_NEED_PACKAGES: Final = frozenset({"bridge.store", "bridge.console", "bridge.traces"})
-"""The keys that take packages of an extra."""
-
 _AREAS: Final = (
     "packages",
     "store",
@@ -124,7 +121,7 @@ def _places(seen: Findings) -> Iterator[HealthFinding]:
     for fault in seen.of_place:
         if "tls" not in fault.path and fault.path[0] != "audit":
             name = ".".join(map(str, fault.path))
-            area = "packages" if name in _NEED_PACKAGES else "credentials"
+            area = "packages" if fault.is_package else "credentials"
             yield HealthFinding(area, name, Grade.BAD, fault.words.removeprefix(f"{name}: "))
 
 

@@ -10,8 +10,7 @@ from importlib import import_module
 
 from bridge.assembly.card_signing import card_key_faults
 from bridge.assembly.other_replicas import require_driver
-from bridge.assembly.plan import LOOPBACK_HOST, STANDARD_OUTPUT, Plan
-from bridge.assembly.routes import CONSOLE
+from bridge.assembly.plan import CONSOLE, LOOPBACK_HOST, STANDARD_OUTPUT, Plan
 from bridge.assembly.stores import logins_of
 from bridge.console.issuer_sign_in import BACK_PATH as CONSOLE_BACK
 from bridge.errors import UsageError
@@ -30,6 +29,8 @@ class FindingFault:
 
     path: tuple[str | int, ...]
     words: str
+    is_package: bool = False
+    """Whether a Python package is lost."""
 
     @classmethod
     def at(cls, path: tuple[str | int, ...], words: str) -> FindingFault:
@@ -103,7 +104,7 @@ def _package_faults(plan: Plan) -> Iterator[FindingFault]:
             if is_taken:
                 load()
         except UsageError as exc:
-            yield FindingFault(("bridge", key), f"bridge.{key}: {exc}")
+            yield FindingFault(("bridge", key), f"bridge.{key}: {exc}", is_package=True)
 
 
 def redirect_uris(plan: Plan) -> Iterator[RedirectUri]:

@@ -184,15 +184,15 @@ async def _serve_on(server: BoundedServer, listener: socket.socket, scope: anyio
 
 
 def _mount_console(bridge: Bridge, plan: Plan, served: ServedConfiguration | None = None) -> None:
-    """Let people use the bridge at `/console`, if the plan says so. `served` knows the files of the plan.
+    """Serve the console, if the plan says so. `served` knows the files of the plan.
 
     Raises:
         UsageError: the packages for it are not installed, or its cookies have no key.
     """
     if plan.place.console:
-        from bridge.console.app import ConsoleApp  # needs the extra `console`
+        from bridge.console.app import mount_console  # needs the extra `console`
 
-        bridge.app.console = ConsoleApp(bridge, plan.place, served)
+        mount_console(bridge, served)
 
 
 def _tls_of(plan: Plan) -> TlsPoint | None:

@@ -12,11 +12,11 @@ from typing import Final
 from bridge import trace
 from bridge.a2a.model.errors import FORBIDDEN, UNAUTHENTICATED, A2AError, a2a_error_of
 from bridge.a2a.model.life import INTERRUPTED
-from bridge.a2a.model.objects import AgentCard, AgentSkill, Message, TaskState
+from bridge.a2a.model.objects import AgentCard, AgentSkill, TaskState
 from bridge.a2a.model.operators import is_for_its_owner
 from bridge.a2a.tasks.agent import PlannedWork, Turn, WorkName
 from bridge.a2a.tasks.draft import BriefWork
-from bridge.concurrency import SlowWork, ToolLimiters
+from bridge.concurrency import ToolLimiters
 from bridge.identity.callers.challenges import token_challenge
 from bridge.identity.callers.principals import OfferedNames, Principal
 from bridge.mcp.client.upstream import OwnSession, QueueFullError, Upstream
@@ -50,7 +50,6 @@ from bridge.tools_as_agent.run import Conclusion, InputRequest, ToolRun
 from bridge.tools_as_agent.skills import Skill, Skills, skill_remarks, skills_of
 from bridge.translate.availability import FindUnavailable, UnavailablePeer, unavailability, unavailable_peers
 from bridge.translate.extension import URI
-from bridge.translate.message_to_call import SkillCall, call_from_message
 from bridge.translate.overrides import Remark, SkillOverride
 from bridge.translate.skills import ToolKey
 
@@ -131,7 +130,8 @@ class ToolsAgent:
         self._states = SkillSourceStates(now_ms)
         self._turns: ToolLimiters[ToolKey] = ToolLimiters()
         self._card_at = lru_cache(_CARDS_KEPT)(self._make_card)
-        self._skills = Skills(())
+        self.skill_set = Skills(())
+        """The skills made of the current tools, served or hidden."""
         self._remarks: tuple[Remark, ...] = ()
         self.update(sources, options, overrides)
 
@@ -156,9 +156,9 @@ class ToolsAgent:
         listed = [
             (source.key, tool) for source in self._sources.values() for tool in source.upstream.listing.tools
         ]
-        self._skills = skills_of(listed, self._overrides, self._skills, unknown=self.unknown)
-        self._options = _with_routes(self._chosen, self._skills)
-        self._turns.set({skill.key: skill.override.concurrency for skill in self._skills.skills})
+        self.skill_set = skills_of(listed, self._overrides, self.skill_set, unknown=self.unknown)
+        self.options = _with_routes(self._chosen, self.skill_set)
+        self._turns.set({skill.key: skill.override.concurrency for skill in self.skill_set.skills})
         self._card_at.cache_clear()
         self._remark()
 
@@ -175,17 +175,12 @@ class ToolsAgent:
     @property
     def skills(self) -> tuple[AgentSkill, ...]:
         """The skills as the card shows them."""
-        return tuple(skill.shown for skill in self._skills.skills)
+        return tuple(skill.shown for skill in self.skill_set.skills)
 
     @property
     def published(self) -> tuple[Skill, ...]:
         """The skills with their tools and rules."""
-        return self._skills.skills
-
-    @property
-    def hidden(self) -> Mapping[ToolKey, str]:
-        """The tools that are not served, with the ids that their skills would have."""
-        return self._skills.hidden
+        return self.skill_set.skills
 
     @property
     def sources(self) -> tuple[SourceState, ...]:
@@ -214,24 +209,16 @@ class ToolsAgent:
         """The configured rules that have no effect on the current tools, or cannot be applied to them."""
         return self._remarks
 
-    def call_meant(self, message: Message) -> SkillCall | None:
-        """The call that a task's first message means with the current skills; None if it means no single call."""
-        try:
-            call = call_from_message(message, {}, self._skills.tools, self._options.route)
-        except SlowWork:  # it was understood once, and only a page asks
-            return None
-        return call if isinstance(call, SkillCall) else None
-
     def card(self, base_url: str) -> AgentCard:
         """The Agent Card for clients that reach the agent at this base URL."""
-        return self._card_at(base_url, self._skills.public, self._unavailable())
+        return self._card_at(base_url, self.skill_set.public, self._unavailable())
 
     def extended_card(self, base_url: str, principal: Principal) -> AgentCard:
         """The card with all skills that a principal may use, or could with another scope."""
-        return self._card_at(base_url, self._skills.seen_by(principal), self._unavailable())
+        return self._card_at(base_url, self.skill_set.seen_by(principal), self._unavailable())
 
     def _unavailable(self) -> tuple[UnavailablePeer, ...]:
-        after_seconds = self._options.card.unavailable_after_seconds
+        after_seconds = self.options.card.unavailable_after_seconds
         if self._find_unavailable is not None:
             return self._find_unavailable(self._states, after_seconds)
         return unavailable_peers(self._states, self._now_ms(), after_seconds)
@@ -281,7 +268,7 @@ class ToolsAgent:
             return WorkName()
         if known is None:
             return WorkName()
-        skill = self._skills.by_id.get(known.skill_id)
+        skill = self.skill_set.by_id.get(known.skill_id)
         if isinstance(known, ServerQuestion | FollowedTask) and known.source_key:
             return WorkName(known.skill_id, known.source_key, known.trace)
         return WorkName(known.skill_id, "" if skill is None else skill.source_key, known.trace)
@@ -309,11 +296,11 @@ class ToolsAgent:
         """
         question = resume_state_from(turn.kept) if turn.acting else None
         if not turn.acting or isinstance(question, ServerQuestion | FollowedTask):
-            return decide(turn, self._skills.usable_by(turn.principal), self._options)
+            return decide(turn, self.skill_set.usable_by(turn.principal), self.options)
         if not isinstance(question, OwnQuestion) or not question.skill_id:
             raise is_for_its_owner("Which skill runs")
-        skill = self._skills.of_question(question.skill_id, question.source_key, question.tool_name)
-        decision = decide(turn, self._skills.only(skill), self._options)
+        skill = self.skill_set.of_question(question.skill_id, question.source_key, question.tool_name)
+        decision = decide(turn, self.skill_set.only(skill), self.options)
         if isinstance(decision, RequireInput):
             next_asked = resume_state_from(decision.kept)
             if next_asked is None or skill is None or next_asked.skill_id != skill.id:
@@ -328,17 +315,17 @@ class ToolsAgent:
             A2AError: FORBIDDEN.
         """
         question = resume_state_from(turn.kept)
-        named = skill_named_by(turn, self._skills, self._options)
+        named = skill_named_by(turn, self.skill_set, self.options)
         if isinstance(question, ServerQuestion) or (
             named is None and isinstance(question, OwnQuestion | Confirmation)
         ):
             named = question.skill_id or named
         if named is not None:
             _label_hop(named, None)
-            self._skills.require_scope(turn.principal, named)
-        elif not self._skills.usable_by(turn.principal).skills:
-            for skill in self._skills.skills:
-                self._skills.require_scope(turn.principal, skill.id)
+            self.skill_set.require_scope(turn.principal, named)
+        elif not self.skill_set.usable_by(turn.principal).skills:
+            for skill in self.skill_set.skills:
+                self.skill_set.require_scope(turn.principal, skill.id)
 
     def _require_token(self, principal: Principal, decision: Decision) -> None:
         """Require a token that can be exchanged, if the skill's server is called with the rights of the caller.
@@ -350,7 +337,7 @@ class ToolsAgent:
         decided = resume_state_from(decision.kept) if isinstance(decision, RequireInput) else decision
         if decided is None or isinstance(decided, End):
             return
-        skill = self._skills.by_id.get(decided.skill_id)
+        skill = self.skill_set.by_id.get(decided.skill_id)
         source = self._sources.get(
             skill.source_key
             if skill
@@ -374,7 +361,7 @@ class ToolsAgent:
 
     def takes_as_answer(self, turn: Turn) -> bool:
         """Whether a message that names only a context answers the context's only waiting task; see `is_answer`."""
-        return is_answer(turn, self._skills.usable_by(turn.principal), self._options)
+        return is_answer(turn, self.skill_set.usable_by(turn.principal), self.options)
 
     def resume(
         self, work: bytes, state: TaskState, owner: str, *, is_adopted: bool = False
@@ -413,8 +400,8 @@ class ToolsAgent:
         except QueueFullError as exc:
             raise a2a_error_of(exc) from exc
         if isinstance(decision, Follow):
-            return ToolRun(decision, source.upstream, self._options, principal, gate=self._gate_of(source))
-        options = self._options
+            return ToolRun(decision, source.upstream, self.options, principal, gate=self._gate_of(source))
+        options = self.options
         for seconds in (decision.skill.override.call_timeout_seconds, source.call_timeout_seconds):
             if seconds is not None:
                 options = replace(options, run=options.run.having(call_timeout_seconds=seconds))
@@ -427,10 +414,10 @@ class ToolsAgent:
         logins = source.upstream.logins
         if logins is None:
             return None
-        return CallerLoginCheck(logins, source.upstream, self._options, self._present, self._names_of)
+        return CallerLoginCheck(logins, source.upstream, self.options, self._present, self._names_of)
 
     def _names_of(self, skill_id: str) -> OfferedNames:
-        skill = self._skills.by_id.get(skill_id)
+        skill = self.skill_set.by_id.get(skill_id)
         return OfferedNames(skill_id) if skill is None else skill.names
 
     def _awaited(self, question: ServerQuestion) -> PlannedWork | None:
@@ -448,9 +435,9 @@ class ToolsAgent:
     def _after_login(self, question: ServerQuestion, principal: Principal) -> PlannedWork:
         """The work for a call whose caller has logged in, or has sent a message instead."""
         key = question.source_key, question.tool_name
-        if key not in self._skills.by_key:
+        if key not in self.skill_set.by_key:
             self.refresh()  # its server may have come up without this agent being told
-        skill = self._skills.usable_by(principal).by_key.get(key)
+        skill = self.skill_set.usable_by(principal).by_key.get(key)
         if skill is None:
             return Conclusion(no_longer_there(question.skill_id))
         return self._run(RunTool(skill, question.arguments), principal.name, even_if_full=True)
@@ -467,13 +454,15 @@ class ToolsAgent:
     def _remark(self) -> None:
         """Update the remarks, and log the new ones."""
         before = self._remarks
-        self._remarks = skill_remarks(self._skills, self._chosen, self._overrides, are_known=not self.unknown)
+        self._remarks = skill_remarks(
+            self.skill_set, self._chosen, self._overrides, are_known=not self.unknown
+        )
         for remark in self._remarks:
             if remark not in before:
                 logger.warning("%s", remark)
 
     def _make_card(self, base_url: str, skills: Skills, unavailable: Sequence[UnavailablePeer]) -> AgentCard:
-        listing = {skill.source_key for skill in self._skills.skills}
+        listing = {skill.source_key for skill in self.skill_set.skills}
         states = {state.key: state for state in self._states}
         servers = [
             ToolServerSummary(
@@ -484,8 +473,8 @@ class ToolsAgent:
             )
             for source in self._sources.values()
         ]
-        nothing = "this caller may use none of its skills" if self._skills.skills else ""
-        return make_card(base_url, servers, skills, self._options, nothing, unavailable)
+        nothing = "this caller may use none of its skills" if self.skill_set.skills else ""
+        return make_card(base_url, servers, skills, self.options, nothing, unavailable)
 
 
 def _label_hop(skill_id: str, source: SkillSource | None) -> None:

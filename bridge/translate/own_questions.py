@@ -17,7 +17,7 @@ from bridge.errors import echoed
 from bridge.mcp.tools import Tool
 from bridge.text.jsonvalues import JsonObject
 from bridge.translate.arguments import UNKNOWN_ARGUMENT, Problem, describe, form_for
-from bridge.translate.extension import ANSWER, QUESTION
+from bridge.translate.extension import ANSWER
 from bridge.translate.message_to_call import UnclearCall
 
 WHICH_SKILL: Final = "which-skill"
@@ -41,11 +41,6 @@ class ElicitAction(StrEnum):
     ACCEPT = "accept"
     DECLINE = "decline"
     CANCEL = "cancel"
-
-
-def asks_for_skill(message: Message | None) -> bool:
-    """Whether a message asks which skill is meant. Only the owner of the task may answer that."""
-    return message is not None and (message.metadata or {}).get(QUESTION) == WHICH_SKILL
 
 
 def ask_which_skill(unclear: UnclearCall, skills: Mapping[str, Tool]) -> tuple[Part, ...]:

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 import pytest
 
-from bridge.assembly.call_lines import WORD_BYTES, a2a_line, command_line, mcp_line
+from bridge.assembly.call_lines import WORD_BYTES, a2a_line
+from bridge.console.call_lines import command_line, mcp_line
 from bridge.text.safe_text import shell_word, with_visible_characters
 
 HOSTILE: Final = [

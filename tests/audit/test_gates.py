@@ -26,7 +26,7 @@ from bridge.assembly.plan import (
 )
 from bridge.assembly.routes import Fitness
 from bridge.audit.recorder import AuditRecorder
-from bridge.console.app import ConsoleApp
+from bridge.console.app import mount_console
 from bridge.errors import AuditAwayError, StoreAwayError
 from bridge.identity.callers.principals import LOCAL
 from bridge.mcp.client.eras import Era
@@ -229,7 +229,7 @@ async def with_console(folder: Path, place: AuditPlace) -> AsyncIterator[tuple[C
             offered={"face": OfferedPlan(("tools",), PROFILE)},
         )
         bridge = Bridge(plan, own_url=url)
-        bridge.app.console = ConsoleApp(bridge, plan.place)
+        mount_console(bridge)
         late.append(bridge)
         async with bridge.run():
             await bridge.apply(plan)

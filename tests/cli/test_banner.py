@@ -19,6 +19,7 @@ from bridge.assembly.plan_from_file import plan_from_file
 from bridge.cli import banner, render
 from bridge.cli.encoding import replace_unencodable_characters
 from bridge.config.tables.profile import load_profile
+from bridge.console.app import mount_console
 from bridge.identity.callers.principals import Principal
 from bridge.identity.callers.verifiers import Credential, Scheme
 from tests.cli.call.test_command import command
@@ -134,6 +135,7 @@ async def test_the_suggested_call_works(monkeypatch: pytest.MonkeyPatch) -> None
 async def test_a_start_prints_the_url_of_the_console() -> None:
     plan = Plan(load_profile(), ProcessPlan(console=True, port=8090))
     bridge = Bridge(plan)
+    mount_console(bridge)
     async with bridge.run():
         with render.err.capture() as said:
             banner.OnTerminal(plan).serving(bridge, 8090)

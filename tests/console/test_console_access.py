@@ -228,7 +228,7 @@ async def test_json_without_a_sign_in_is_refused_in_json(tmp_path: Path) -> None
 
 async def test_without_the_console_there_is_nothing_at_its_path(tmp_path: Path) -> None:
     async with console_of(plan_with(tmp_path)) as bridge:
-        bridge.app.console = None
+        bridge.app.pages = ()
         assert (await ConsoleBrowser(bridge).opens()).status_code == 404
 
 

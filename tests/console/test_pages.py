@@ -17,7 +17,7 @@ from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.config.text.document import ValueSource
 from bridge.config.toml_text import ShownValue, shown_values
-from bridge.console.app import ConsoleApp
+from bridge.console.app import mount_console
 from bridge.identity.callers.principals import OperatorRole, Principal
 from bridge.identity.callers.verifiers import Credential, Scheme
 from bridge.identity.logins.kept_logins import Login
@@ -220,7 +220,7 @@ async def test_the_configuration_shows_the_source_of_each_value_and_no_secret(tm
     files = Files(shown_values(loaded))
     plan = Plan(PROFILE, ProcessPlan(console=True, keys=("k" * 32,), state=tmp_path))
     async with console_of(plan) as bridge:
-        bridge.app.console = ConsoleApp(bridge, plan.place, files)
+        mount_console(bridge, files)
         browser = ConsoleBrowser(bridge)
         told = await browser.reads("/configuration")
         found: dict[str, Any] = {
@@ -250,7 +250,7 @@ async def test_a_process_without_reload_shows_its_values_and_says_so(tmp_path: P
     plan = Plan(PROFILE, ProcessPlan(console=True, keys=("k" * 32,), state=tmp_path))
     value = ShownValue("bridge.port", "8080", ValueSource("command line", "--port"))
     async with console_of(plan) as bridge:
-        bridge.app.console = ConsoleApp(bridge, plan.place, Files([value], is_watched=False))
+        mount_console(bridge, Files([value], is_watched=False))
         told = await ConsoleBrowser(bridge).reads("/configuration")
         assert told["sections"] == [
             {"name": "bridge", "values": [{"key": "port", "value": "8080", "source": "command line --port"}]}

@@ -13,9 +13,9 @@ import pytest
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.offered_server import keys_of
 from bridge.assembly.plan import SharedStore
-from bridge.console.app import ConsoleApp
+from bridge.console.app import mount_console
 from bridge.console.sign_ins import IDLE_SECONDS, SESSION_SECONDS, SessionSeal, new_session
-from tests.console.test_console_access import ADA, BOB, KEY, plan_with, signed_in
+from tests.console.test_console_access import ADA, KEY, plan_with, signed_in
 from tests.console.test_task_pages import served
 from tests.support.console import HERE, ConsoleBrowser, console_of, news, told_to
 from tests.support.in_process import client_of
@@ -39,9 +39,7 @@ async def test_a_sign_out_deletes_the_cookie_so_that_any_process_refuses_the_bro
         cookie = SimpleCookie(answer.headers["set-cookie"])["mcp-a2a-console"]
         assert (cookie.value, cookie["max-age"], cookie["path"]) == ("", "0", "/")
         assert (cookie["samesite"], bool(cookie["httponly"])) == ("Strict", True)
-        bridge.app.console = ConsoleApp(
-            bridge, plan_with(tmp_path, ADA, BOB).place
-        )  # one that has heard nothing
+        mount_console(bridge)  # one that has heard nothing
         assert (await browser.opens()).status_code == 401
 
 
@@ -55,16 +53,11 @@ async def test_after_a_sign_out_in_another_tab_a_tab_is_asked_to_sign_in(
 
 
 async def until_it_hears(other: Bridge, one: Bridge) -> None:
-    """Wait until a sign-out at one process arrives at another process."""
-    heard, take = anyio.Event(), other.sign_outs.take
-
-    def hear(mark: str) -> None:
-        heard.set()
-        take(mark)
-
-    other.sign_outs.take = hear
+    """Wait until a word of one replica arrives at another replica."""
+    heard = anyio.Event()
+    other.words.listen("test", lambda _: heard.set())
     while not heard.is_set():
-        one.sign_outs.pass_on("0" * 32)
+        one.words.tell("test", "")
         await anyio.sleep(0.01)
 
 

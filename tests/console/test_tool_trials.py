@@ -13,9 +13,9 @@ import anyio
 import pytest
 
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.call_lines import command_line, mcp_line
 from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, PublishedPlan, ServerPlan
-from bridge.console.app import ConsoleApp
+from bridge.console.app import mount_console
+from bridge.console.call_lines import command_line, mcp_line
 from bridge.console.console_access import Visit
 from bridge.console.live_trials import LiveTrial
 from bridge.console.pages import json_response
@@ -66,7 +66,7 @@ async def offering(
                 offered={"team": OfferedPlan(("devtools",), PROFILE)},
             )
             bridge = Bridge(plan, own_url=url)
-            bridge.app.console = ConsoleApp(bridge, plan.place)
+            mount_console(bridge)
             late.append(bridge)
             async with bridge.run():
                 await bridge.apply(plan)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from bridge.assembly.call_lines import a2a_line, command_line
+from bridge.assembly.call_lines import a2a_line
+from bridge.console.call_lines import command_line
 from bridge.identity.callers.principals import Principal
 from bridge.identity.callers.verifiers import Credential, Scheme
 from bridge.text.jsonvalues import JsonObject

@@ -13,7 +13,7 @@ import httpx2
 
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import Plan
-from bridge.console.app import ConsoleApp
+from bridge.console.app import mount_console
 from tests.support.in_process import client_of
 
 HERE: Final = "http://127.0.0.1:8080"
@@ -63,7 +63,7 @@ class ConsoleBrowser:
 async def console_of(plan: Plan) -> AsyncIterator[Bridge]:
     """A bridge with a console, in this process."""
     bridge = Bridge(plan)
-    bridge.app.console = ConsoleApp(bridge, plan.place)
+    mount_console(bridge)
     async with bridge.run():
         await bridge.apply(plan)
         yield bridge

@@ -76,8 +76,6 @@ class Timeline(NamedTuple):
     moments: tuple[Moment, ...] = ()
     left_out: int = 0
     """How many moments in the middle were left out because there were too many."""
-    is_recorded: bool = True
-    """False if the timeline is derived from the history and the status of a task, which have only one time."""
 
     def to_object(self) -> JsonObject:
         """The timeline as JSON: the value of `MOMENTS`."""
@@ -95,7 +93,7 @@ def timeline_of(task: Task) -> Timeline:
     timeline = (task.metadata or {}).get(MOMENTS)
     if isinstance(timeline, dict):
         return timeline_from(timeline)
-    return Timeline(tuple(_derived_moments(task)), is_recorded=False)
+    return Timeline(tuple(_derived_moments(task)))
 
 
 def timeline_from(value: JsonObject) -> Timeline:

@@ -74,7 +74,6 @@ def test_a_task_without_a_timeline_gets_moments_from_its_history_and_status() ->
             Moment(MomentKind.MESSAGE, message="3"),
             Moment(MomentKind.STATE, 1769860800000, "input_required", message="q"),
         ),
-        is_recorded=False,
     )
     assert timeline_of(Task(id="t", status=TaskStatus(state=TaskState.WORKING))).moments == (
         Moment(MomentKind.STATE, state="working"),

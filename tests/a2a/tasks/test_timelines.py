@@ -34,8 +34,10 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
 
 async def told(engine: Engine, task_id: str) -> list[tuple[Any, ...]]:
     """A task's moments: what, milliseconds since the start, state, by, peer, and whether it has the trace."""
-    timeline = timeline_of(await engine.get(task_id, None, ANN))
-    assert timeline.is_recorded
+    task = await engine.get(task_id, None, ANN)
+    assert task.metadata is not None
+    assert MOMENTS in task.metadata
+    timeline = timeline_of(task)
     return [
         (one.kind.value, (one.at_ms or 0) - START, one.state, one.by, one.peer, one.trace == TRACE)
         for one in timeline.moments

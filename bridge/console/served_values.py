@@ -1,4 +1,4 @@
-"""What a process knows of the configuration that it serves, where it reads no file again.
+"""The configuration of a process that reads no file again, for the configuration page.
 
 `wrap`, and `serve` with `--no-reload`, know the configuration from their start.
 """
@@ -6,12 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from bridge.config.toml_text import ShownValue
-
-if TYPE_CHECKING:
-    pass
 
 
 class FixedConfiguration:
