@@ -58,7 +58,6 @@ from bridge.assembly.telemetry import telemetry_of
 from bridge.assembly.tool_servers import FirstConnections, StartObserver, ToolServers
 from bridge.errors import PeerError, UsageError
 from bridge.identity.callers.principals import Principal, PrincipalNames
-from bridge.identity.callers.verifiers import Access
 from bridge.identity.pages.login_desk import DeskAddress, KnownPrincipals, LoginDesk
 from bridge.local.user_folders import state_folder
 from bridge.mcp.client.kept_listings import FOLDER_NAME, listings_in
@@ -67,7 +66,6 @@ from bridge.notices import Notice
 from bridge.source_state import SourceState
 from bridge.text.jsonvalues import JsonObject
 from bridge.tools_as_agent.agent import SkillSource
-from bridge.trace import Hops
 
 logger = logging.getLogger(__name__)
 
@@ -104,11 +102,14 @@ class Bridge:
         """Who has lost access by a file that was not applied yet."""
         self.on_retired: Callable[[], None] = lambda: None
         """Called each time that replaced parts have ended."""
-        self._plan = self._read = Plan(plan.profile, plan.place, plan.credentials, issuers=plan.issuers)
+        self.plan = Plan(plan.profile, plan.place, plan.credentials, issuers=plan.issuers)
+        """The plan that is served."""
+        self._read = self.plan
         self._applying = anyio.Lock()
         self.admission = Admission(plan)
         """Decides who may call, across changes of the plan."""
-        self._access = self.admission.access
+        self.access = self.admission.access
+        """Tells who calls, and refuses others."""
         self._web = plan.place.web
         self._signing = CardSigning()
         place = plan.place
@@ -121,8 +122,8 @@ class Bridge:
         )
         self.app = Router(
             self._web,
-            self._access,
-            CatalogApp(self._listed, self._access, self._web, plan.profile.card.max_age_seconds),
+            self.access,
+            CatalogApp(self._listed, self.access, self._web, plan.profile.card.max_age_seconds),
             self._readiness_of,
             plan.place.proxies,
             self._login_desk,
@@ -145,19 +146,20 @@ class Bridge:
             self.telemetry = await stack.enter_async_context(
                 telemetry_of(self._place, lambda: self.parts, lambda: self.fitness)
             )
-            self._hops = self.telemetry.hops
+            self.hops = self.telemetry.hops
+            """Makes the hops of its requests."""
             push_url = self._place.public_url if self._over_http else None
             resources = shared_resources(
-                self._plan, self._hops, push_url, self._login_desk.logins_at, self.telemetry.tell
+                self.plan, self.hops, push_url, self._login_desk.logins_at, self.telemetry.tell
             )
             self._shared = await stack.enter_async_context(resources)
-            self.replicas = await stack.enter_async_context(replicas_of(self._plan, self._shared.seal))
+            self.replicas = await stack.enter_async_context(replicas_of(self.plan, self._shared.seal))
             keeps = self._place.remembers_servers
             self._servers = ToolServers(
                 self._place.baggage_keys,
                 self._login_desk.logins_at,
                 self._observer,
-                hops=self._hops,
+                hops=self.hops,
                 tell=self.telemetry.tell,
                 on_change=self._server_changed,
                 listings=self.replicas
@@ -205,7 +207,7 @@ class Bridge:
                 have one secret; a key cannot sign cards.
         """
         async with self._applying:
-            running = replace(self._plan, profile=self._process, place=self._place)
+            running = replace(self.plan, profile=self._process, place=self._place)
             read, changes = plan, changes_between(self._read, plan, running)
             plan, fresh, first = as_it_runs(plan, running), Parts(), FirstConnections(self._observer)
             signer = card_signer_of(plan)
@@ -277,30 +279,15 @@ class Bridge:
                 await published_agent.engine.stop()
 
     @property
-    def plan(self) -> Plan:
-        """The plan that is served."""
-        return self._plan
-
-    @property
-    def access(self) -> Access:
-        """Decides who may call."""
-        return self._access
-
-    @property
-    def hops(self) -> Hops:
-        """Makes the hops of its requests, once it runs."""
-        return self._hops
-
-    @property
     def asks_for_credentials(self) -> bool:
         """Whether a request without a secret is refused. Only a plan with `allow_unauthenticated` ends this."""
-        return self._access.needs_token
+        return self.access.needs_token
 
     @property
     def drain_seconds(self) -> float:
         """How long running tasks may go on after new work is refused: the longest time of all profiles."""
-        profiles = [plan.profile for plan in self._plan.published.values()]
-        profiles += [plan.profile for plan in self._plan.offered.values()]
+        profiles = [plan.profile for plan in self.plan.published.values()]
+        profiles += [plan.profile for plan in self.plan.offered.values()]
         return max((profile.run.drain_seconds for profile in profiles), default=0)
 
     @property
@@ -359,7 +346,7 @@ class Bridge:
                 fresh.catalogs[key] = PlannedPart(wanted, unit)
 
     def _catalog_changed(self) -> None:
-        self._update_offered(self._plan)
+        self._update_offered(self.plan)
 
     # Faces
 
@@ -378,9 +365,9 @@ class Bridge:
                     sources,
                     self._process,
                     self._place,
-                    self._access,
+                    self.access,
                     partial(self.admission.present, face=name),
-                    self._hops,
+                    self.hops,
                     self._signing,
                     None if self.replicas is None else self.replicas.find_unavailable,
                     self.telemetry.tell,
@@ -415,7 +402,7 @@ class Bridge:
                 return
             sharing = None if self.replicas is None else self.replicas.sharing
             async with offered_server.server.at(
-                self._access, self._web, _mcp_path(name), name, sharing
+                self.access, self._web, _mcp_path(name), name, sharing
             ) as app:
                 yield MountedServer(offered_server, app)
 
@@ -464,7 +451,7 @@ class Bridge:
         """Change the parts that stay, and retire those that are no longer needed. Nothing here can fail."""
         before, wanted, seconds = self.parts, self.parts.wanted_by(plan), self.drain_seconds
         stays = wanted.published.keys() - fresh.published.keys()
-        self.parts, self._plan = wanted | fresh, plan
+        self.parts, self.plan = wanted | fresh, plan
         if self.telemetry.audit is not None:
             self.telemetry.audit.serve(plan)
         self._admit(plan)
@@ -543,7 +530,7 @@ class Bridge:
         Raises:
             StoreAwayError: a store cannot be reached.
         """
-        findings = await health_of(self._plan, self.parts, self.replicas, self.telemetry.audit)
+        findings = await health_of(self.plan, self.parts, self.replicas, self.telemetry.audit)
         failures = await failures_of(
             self.parts.agents, asker, base_url, sees_contents=self._place.operators_see_contents
         )

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from bridge.assembly.plan import Plan
     from bridge.config.load import LoadedConfig
     from bridge.config.text.positions import KeyPath
-    from bridge.config.toml_text import ShownValue
     from bridge.identity.callers.principals import Principal
 
 _OPTIONS: Final = {
@@ -79,19 +78,13 @@ class OptionsDocument:
         credentials = [replace(one, principal=self._named(one.principal)) for one in plan.credentials]
         return replace(plan, credentials=credentials)
 
-    def shown(self) -> Sequence[ShownValue]:
-        """Each value of the document with its option, without secrets."""
-        from bridge.config.toml_text import shown_values
-
-        return shown_values(_loaded(self.data))
-
-    def require_right(self) -> None:
-        """Refuse options that could not be served.
+    def loaded(self) -> LoadedConfig:
+        """The document, checked as a file is.
 
         Raises:
             UsageError: as for `plan`.
         """
-        _loaded(self.data)
+        return _loaded(self.data)
 
     def _named(self, principal: Principal) -> Principal:
         return replace(principal, name=self.principals.get(principal.name, principal.name))
@@ -198,7 +191,7 @@ def wrapped(options: Mapping[str, Any]) -> OptionsDocument:
             **_place(options),
             **place,
             "mapping": _mapping(options),
-            "console": options["console"] or None,
+            **_switched_on(options),
         },
         **tables,
         "tools_as_agent": {name: {"from": servers, **_agent(options)}},
@@ -272,6 +265,14 @@ def _place(options: Mapping[str, Any]) -> dict[str, Any]:
     unsaid = BridgeTable()
     keys = ("host", "port", "log_format", "log_level", "allow_unauthenticated")
     return {key: options[key] for key in keys if options[key] != getattr(unsaid, key)}
+
+
+def _switched_on(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of [bridge] that are true or false, and that an option of the same name makes true."""
+    from bridge.config.tables.models import BridgeTable
+
+    fields = BridgeTable.model_fields.items()
+    return {key: True for key, field in fields if field.annotation is bool and options.get(key)}
 
 
 def _mapping(options: Mapping[str, Any]) -> str | None:

@@ -141,6 +141,7 @@ def wrap(**options: Any) -> int:
     import anyio
 
     from bridge.cli import banner, logs, option_document
+    from bridge.config.toml_text import shown_values
     from bridge.console.served_values import FixedConfiguration
     from bridge.process.serve import serve_http
 
@@ -151,7 +152,7 @@ def wrap(**options: Any) -> int:
         return asked.write()
     audience = banner.InLog if options["log_format"] == "json" else banner.OnTerminal
     # Read now: the variable of a secret may be gone when somebody opens the page.
-    shown = asked.shown() if plan.place.console else ()
+    shown = shown_values(asked.loaded()) if plan.place.console else ()
     return anyio.run(serve_http, plan, audience(plan), None, FixedConfiguration(lambda: shown))
 
 

@@ -251,7 +251,7 @@ def exposed_from(
     )
     entry.require_readable(exposed, host, asked)
     tls_given(options)
-    option_document.exposed({**options, "name": None}).require_right()
+    option_document.exposed({**options, "name": None}).loaded()  # refuses options that no server could have
     return exposed
 
 
