@@ -141,7 +141,9 @@ UNNAMED: Final = "urn:mcp-a2a:unnamed"
 class Model(BaseModel):
     """The base of all messages of the protocol: frozen, camelCase on the wire, unknown fields kept."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", alias_generator=to_camel, validate_by_name=True)
+    model_config = ConfigDict(
+        frozen=True, extra="allow", alias_generator=to_camel, validate_by_name=True, defer_build=True
+    )
 
     absent: ClassVar[Mapping[str, object]] = {}
     """The value of each field that an object leaves out, in the order of the wire; None for a required field."""

@@ -86,6 +86,7 @@ class Table(BaseModel):
         allow_inf_nan=False,
         validate_default=True,
         hide_input_in_errors=True,  # a traceback of pydantic would show a secret in plain text
+        defer_build=True,
     )
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
