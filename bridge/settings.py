@@ -66,7 +66,10 @@ class RouteSettings(Settings):
 
     metadata_keys: Annotated[list[str], Field(max_length=100)]
     default_skill: str
+    language: Literal["phrases", "strict"]
+    read_only: Annotated[list[str], Field(max_length=1000)]
     text_into: dict[str, str]
+    phrases: dict[str, Annotated[list[str], Field(max_length=100)]]
 
 
 class ArgumentSettings(Settings):

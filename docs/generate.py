@@ -23,6 +23,7 @@ from bridge.config.tables.models import (
 from bridge.config.tables.profile import TABLES_OF, profile_place
 from bridge.config.text.document import read_toml
 from bridge.config.toml_text import toml_value
+from docs.language_page import language
 from docs.mapping_page import mapping
 
 DOCS: Final = Path(__file__).parent
@@ -102,6 +103,7 @@ exclude = ["test-*"]
 from = ["github", "weather"]
 mapping = "strict"
 skills.create_issue = { name = "Open an issue", text_into = "title", arguments.labels = { default = ["new"] } }
+skills.search_issues = { phrases = ["(find|search) issues (about|for) {query}"], read_only = true }
 skills."delete_*" = { hidden = true }
 """,
     "push": """\
@@ -225,7 +227,7 @@ OWNERS: Final = {
 
 OVERRIDERS: Final[tuple[tuple[str, Any, frozenset[str]], ...]] = (
     ("tool server", ToolServerTable, frozenset(("server", "run"))),
-    ("agent made of tools", ToolsAsAgentTable, frozenset(("server",))),
+    ("agent made of tools", ToolsAsAgentTable, frozenset(("server", "route"))),
     ("skill", SkillTable, frozenset(("run", "route"))),
     ("agent", AgentTable, frozenset(("agents",))),
     ("tool", ToolTable, frozenset(("agents",))),
@@ -316,6 +318,7 @@ def decisions() -> str:
 PAGES: Final[dict[str, Callable[[], str]]] = {
     "configuration.md": configuration,
     "mapping.md": mapping,
+    "language.md": language,
     "decisions/README.md": decisions,
 }
 

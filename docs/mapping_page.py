@@ -197,7 +197,9 @@ def _messages() -> Iterator[str]:
     _, rules, *beside = (inspect.getdoc(message_to_call) or "").split("\n\n")
     yield "\n".join(f"- {line}" for line in rules.splitlines())
     yield "".join(f"\n\n{paragraph}" for paragraph in beside)
-    yield "\n\n## Skills\n\nThe examples of a skill are arguments that fit its schema: as JSON, and as text where each "
+    yield "\n\n[Plain language](language.md) says which sentences mean a skill.\n\n## Skills\n\n"
+    yield "The examples of a skill are sentences that the agent understands, then arguments that fit its schema: as "
+    yield "JSON, and as text where each "
     yield "is a plain value. Formats give:\n\n"
     yield from _table(
         ("format", "value"), ((f"`{name}`", f"`{value}`") for name, value in examples._FORMATS.items())

@@ -49,7 +49,7 @@ def trip(
     return Trip(kilometres=kilometres, hours=round(kilometres / speed, 2))
 
 
-@server.tool()
+@server.tool(annotations=READ_ONLY)
 async def countdown(
     context: Context,
     steps: Annotated[int, Field(description="How many steps", ge=1, le=60)] = 5,
@@ -90,7 +90,7 @@ def _ask_for_seats(destination: str) -> Elicit[Seats]:
     return Elicit(f"Which seats to {destination}?", Seats)
 
 
-@server.tool()
+@server.tool(annotations=ToolAnnotations(read_only_hint=False, destructive_hint=False))
 def book(
     destination: Annotated[str, Field(description="Where to", examples=["Lisbon"])],
     seats: Annotated[Seats, Resolve(_ask_for_seats)],

@@ -39,6 +39,7 @@ from bridge.settings import RunSettings, ServerSettings
 from bridge.telemetry.database_sight import DatabaseSight
 from bridge.translate.extension_metadata import DeclaredExtension
 from bridge.translate.overrides import SkillOverride, ToolOverride
+from bridge.translate.plain_words import Language
 
 Fail = Literal["open", "closed"]
 
@@ -210,6 +211,8 @@ class PublishedPlan:
     extensions: tuple[DeclaredExtension, ...] = ()
     """Those that the card declares, beside the bridge's own."""
     fail: Fail | None = None
+    language: Language | None = None
+    """None takes the language of the profile."""
     overrides: Mapping[str, SkillOverride] = field(default_factory=dict)
 
 

@@ -28,6 +28,7 @@ from bridge.assembly.stores import store_for
 from bridge.config.tables.profile import Profile
 from bridge.identity.callers.verifiers import Access
 from bridge.notices import Tell, unheard
+from bridge.settings import RouteSettings
 from bridge.store.contract import Store
 from bridge.store.records import Quota
 from bridge.store.retention import Retention
@@ -38,6 +39,7 @@ from bridge.trace import UNHEARD, Hops
 from bridge.translate.availability import FindUnavailable
 from bridge.translate.extension import GATED
 from bridge.translate.message_to_call import RouteRules
+from bridge.translate.overrides import SkillOverride
 
 
 @dataclass(frozen=True)
@@ -160,12 +162,17 @@ async def published(
 def agent_options_of(face: str, plan: PublishedPlan, *, push: bool) -> AgentOptions:
     """The options of an agent, from its profile. `push` says that it sends push notifications."""
     profile = plan.profile
-    route = RouteRules(
-        tuple(profile.route.metadata_keys), profile.route.default_skill or None, profile.route.text_into
+    route = profile.route
+    rules = RouteRules(
+        tuple(route.metadata_keys),
+        route.default_skill or None,
+        route.text_into,
+        plan.language or route.language,
+        _ready_phrases(route),
     )
     return AgentOptions(
         face=face,
-        route=route,
+        route=rules,
         card=profile.card,
         arguments=profile.arguments,
         run=profile.run,
@@ -175,6 +182,18 @@ def agent_options_of(face: str, plan: PublishedPlan, *, push: bool) -> AgentOpti
         description=plan.card_description,
         extensions=plan.extensions,
     )
+
+
+def _ready_phrases(route: RouteSettings) -> dict[str, SkillOverride]:
+    """What the mapping profile says of skills, by pattern."""
+    patterns = dict.fromkeys((*route.phrases, *route.read_only))
+    return {
+        pattern: SkillOverride(
+            phrases=tuple(route.phrases[pattern]) if pattern in route.phrases else None,
+            read_only=True if pattern in route.read_only else None,
+        )
+        for pattern in patterns
+    }
 
 
 def _engine_for(

@@ -156,7 +156,9 @@ class ToolsAgent:
         listed = [
             (source.key, tool) for source in self._sources.values() for tool in source.upstream.listing.tools
         ]
-        self.skill_set = skills_of(listed, self._overrides, self.skill_set, unknown=self.unknown)
+        self.skill_set = skills_of(
+            listed, self._overrides, self.skill_set, unknown=self.unknown, route=self._chosen.route
+        )
         self.options = _with_routes(self._chosen, self.skill_set)
         self._turns.set({skill.key: skill.override.concurrency for skill in self.skill_set.skills})
         self._card_at.cache_clear()
@@ -175,7 +177,7 @@ class ToolsAgent:
     @property
     def skills(self) -> tuple[AgentSkill, ...]:
         """The skills as the card shows them."""
-        return tuple(skill.shown for skill in self.skill_set.skills)
+        return self.skill_set.on_card
 
     @property
     def published(self) -> tuple[Skill, ...]:
@@ -243,7 +245,8 @@ class ToolsAgent:
                 _label_hop("" if question is None else question.skill_id, None)
                 return InputRequest(decision)
             case End():
-                return Conclusion(decision)
+                said = Conclusion(decision)
+                return BriefWork(said) if decision.is_brief else said
 
     def work_meant(self, turn: Turn) -> WorkName:
         """The skill and server that the work for a turn would use. A question of the bridge itself uses no server.

@@ -70,7 +70,7 @@ def make_card(
     """The card of an agent that is reached at `base_url`. The A2A server adds the security schemes. `nothing` says why
     the agent has no skills, if the servers are not the reason. `unavailable` are the servers that have been down for a
     while."""
-    shown = [skill.shown for skill in skills.skills] or [_placeholder(servers, nothing)]
+    shown = [*skills.on_card] or [_placeholder(servers, nothing)]
     stand_in = "" if skills.skills or nothing else _PLACEHOLDER_ID
     greeting = servers[0].greeting if len(servers) == 1 else None
     name = options.name or ", ".join(server.name for server in servers) or "tools"

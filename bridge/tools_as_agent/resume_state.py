@@ -15,6 +15,7 @@ from bridge.a2a.model.objects import Part, TaskState
 from bridge.text.jsonvalues import JsonObject
 from bridge.tools_as_agent.skills import Skill
 from bridge.trace import TraceContext, context
+from bridge.translate.plain_words import Origin
 
 ElicitationsByKey = dict[str, dict[str, JsonValue]]
 """A server's questions by key: the params of an elicitation/create each. Also answers by key: an ElicitResult each."""
@@ -54,6 +55,8 @@ class OwnQuestion(_OfTrace):
     releases."""
     tries: int = 0
     """How many answers did not fit so far."""
+    said: Origin | None = None
+    """How a sentence named the skill. The call may need a confirmation for that reason."""
     kind: Literal["own-question"] = "own-question"
 
     def to_bytes(self) -> bytes:
@@ -75,6 +78,8 @@ class Confirmation(_OfTrace):
     """See `OwnQuestion`."""
     tries: int = 0
     """How many answers were neither a yes nor a no so far."""
+    said: Origin | None = None
+    """See `OwnQuestion`."""
     kind: Literal["confirmation"] = "confirmation"
 
     def to_bytes(self) -> bytes:
@@ -216,6 +221,8 @@ class End:
 
     state: TaskState
     words: str
+    is_brief: bool = False
+    """Whether a Message says it, without a task."""
 
 
 Decision = RunTool | Follow | RequireInput | End

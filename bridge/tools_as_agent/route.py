@@ -64,6 +64,7 @@ from bridge.translate.message_to_call import (
     UnclearCall,
     answer_in,
     arguments_named_in,
+    asks_for_help,
     call_from_message,
     data_in,
     skill_asked_for_in,
@@ -72,6 +73,7 @@ from bridge.translate.message_to_call import (
     with_one_text,
 )
 from bridge.translate.overrides import ArgumentRule, hidden_arguments_in, is_hidden, with_default_arguments
+from bridge.translate.plain_words import Origin
 from bridge.translate.skills import accepts_any, output_modes_of
 
 _REFUSED: Final[Mapping[own_questions.ElicitAction, End]] = {
@@ -83,6 +85,11 @@ _REFUSED: Final[Mapping[own_questions.ElicitAction, End]] = {
 _NOT_CONFIGURED: Final = (
     "The bridge's configuration of {} does not fit the tool's schema; the bridge's log says more"
 )
+_MAX_LISTED: Final = 20
+"""The most skills that an answer to "What can you do?" lists."""
+_MAX_SHOWN: Final = 3
+"""The most example sentences in that answer."""
+_MAX_LINE: Final = 200
 _MISFITS: Final = "The question is not asked again after {} answers that do not fit"
 _NEITHER: Final = "Neither a yes nor a no came in {} answers, so the skill was not run"
 _TOGETHER: Final = "the combination of arguments does not fit the tool's schema"
@@ -230,11 +237,18 @@ def _understood(question: OwnQuestion | None, turn: Turn, skills: Skills, option
         named = skill_named_in(turn.message)
         if skill is not None and named in (None, question.skill_id):
             return _checked(_merged(question, skill.tool, turn), skill, turn, options)
-    call = call_from_message(turn.message, turn.metadata, skills.tools, options.route)
+    call = call_from_message(turn.message, turn.metadata, skills.tools, options.route, skills.book)
     if question is not None and question.skill_id and skill is None:
         whole = with_metadata(turn.message, turn.metadata)
         if skill_asked_for_in(whole, skills.tools, options.route) in (None, question.skill_id):
             call = UnclearCall()  # an answer to a question about one skill never calls another skill
+    if (
+        call == UnclearCall()
+        and turn.task is None
+        and skills.skills
+        and asks_for_help(turn.message, skills.book)
+    ):
+        return End(TaskState.COMPLETED, _words_on_skills(skills), is_brief=True)
     if isinstance(call, UnclearCall):
         asking = own_questions.ask_which_skill(call, skills.tools)
         return _ask(own_questions.WHICH_SKILL, asking, OwnQuestion("", {}, ()))
@@ -257,7 +271,8 @@ def _confirmed(question: Confirmation, turn: Turn, skills: Skills, options: Agen
     named = skill_asked_for_in(beside, skills.tools, options.route)
     if named not in (None, question.skill_id):
         return _understood(None, turn, skills, options)
-    call = _merged(OwnQuestion(skill.id, question.arguments, ()), skill.tool, replace(turn, message=beside))
+    asked = OwnQuestion(skill.id, question.arguments, (), said=question.said)
+    call = _merged(asked, skill.tool, replace(turn, message=beside))
     if answer is own_questions.ElicitAction.ACCEPT:
         return _checked(call, skill, turn, options, question.digest)
     if named is None and arguments_named_in(beside) is None:
@@ -297,7 +312,7 @@ def _with_first(call: SkillCall, tool: Tool, turn: Turn) -> SkillCall:
     arguments, unplaced = place_files(
         tool, arguments, [part for part in first.parts if part.kind in ("raw", "url")]
     )
-    return SkillCall(call.skill_id, arguments, (*call.unplaced, *unplaced))
+    return SkillCall(call.skill_id, arguments, (*call.unplaced, *unplaced), call.said)
 
 
 def _checked(
@@ -328,7 +343,7 @@ def _checked(
     if options.arguments.incomplete == "reject":
         faults = "; ".join(describe(tool, problem) for problem in problems)
         return End(TaskState.REJECTED, f"The arguments do not fit the schema of {skill.id}: {faults}")
-    parts = own_questions.arguments(skill.id, tool, call.arguments, problems)
+    parts = own_questions.arguments(skill.id, tool, call.arguments, problems, is_said=call.said is not None)
     return _ask(own_questions.ARGUMENTS, parts, _asked_for(call, skill, problems))
 
 
@@ -356,7 +371,7 @@ def _asked_for(call: SkillCall, skill: Skill, problems: tuple[Problem, ...]) -> 
         name: value for name, value in call.arguments.items() if name in known or name not in at_fault
     }
     fields = tuple(name for name in at_fault if name in known)
-    return OwnQuestion(skill.id, arguments, fields, *skill.key)
+    return OwnQuestion(skill.id, arguments, fields, *skill.key, said=call.said)
 
 
 def _merged(question: OwnQuestion, tool: Tool, turn: Turn) -> SkillCall:
@@ -375,7 +390,7 @@ def _merged(question: OwnQuestion, tool: Tool, turn: Turn) -> SkillCall:
     if files:
         arguments = replaced  # a wrong value makes room for the file
     arguments, unplaced = place_files(tool, arguments, files)
-    return SkillCall(question.skill_id, arguments, unplaced)
+    return SkillCall(question.skill_id, arguments, unplaced, question.said)
 
 
 def _file_fits_nothing(call: SkillCall) -> A2AError:
@@ -422,10 +437,41 @@ def unless_confirmation(
     """The call, or the question that asks for its confirmation. `confirmed` is the digest of a call that was
     confirmed."""
     skill = run.skill
-    is_free = not needs_confirmation(skill.tool, options.run.confirm, skill.override.confirm)
+    is_free = not _needs_yes(skill, call.said, options)
     if is_free or call_digest(skill.source_key, skill.tool, run.arguments) == confirmed:
         return run
     return confirmation(run, call)
+
+
+def _needs_yes(skill: Skill, said: Origin | None, options: AgentOptions) -> bool:
+    """Whether a call needs a confirmation: by the rules, or since a sentence named a tool that may change something.
+    The operator's own phrases run what is not destructive."""
+    rule = skill.override.confirm
+    if needs_confirmation(skill.tool, options.run.confirm, rule):
+        return True
+    match said:
+        case None:
+            return False
+        case "phrase":
+            is_destructive = skill.tool.annotations.get("destructiveHint") is True
+            return is_destructive and rule is None and not skill.is_read_only
+        case _:
+            return not skill.is_read_only
+
+
+def _words_on_skills(skills: Skills) -> str:
+    """What the agent does, in words, with example sentences."""
+    shown = skills.on_card
+    lines = [f"- {skill.name}: {_first_line(skill.description)}" for skill in shown[:_MAX_LISTED]]
+    if len(shown) > _MAX_LISTED:
+        lines.append(f"- and {len(shown) - _MAX_LISTED} more, in the agent card")
+    sentences = [skill.examples[0] for skill in shown[:_MAX_LISTED] if skill.examples][:_MAX_SHOWN]
+    said = ["For example:", *(f"- {sentence}" for sentence in sentences)] if sentences else []
+    return "\n".join(["I can do this:", *lines, *said])
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0][:_MAX_LINE]
 
 
 def confirmation(run: RunTool, call: SkillCall) -> RequireInput:
@@ -436,6 +482,6 @@ def confirmation(run: RunTool, call: SkillCall) -> RequireInput:
         name: value for name, value in run.arguments.items() if not is_hidden(name, skill.override.arguments)
     }
     parts = parts_of_confirmation(skill.id, skill.tool, shown, digest)
-    question = Confirmation(skill.id, call.arguments, digest, *skill.key)
+    question = Confirmation(skill.id, call.arguments, digest, *skill.key, said=call.said)
     metadata = confirmation_metadata(skill.id, shown, digest)
     return RequireInput(TaskState.AUTH_REQUIRED, parts, metadata, question.to_bytes())

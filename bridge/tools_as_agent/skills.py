@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Final
 
 from bridge.a2a.model.errors import FORBIDDEN, A2AError
 from bridge.a2a.model.objects import AgentSkill
@@ -22,6 +23,7 @@ from bridge.identity.callers.principals import OfferedNames, Principal, ScopeRul
 from bridge.mcp.tools import Tool
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.translate.arguments import properties_of, quick_problems_of
+from bridge.translate.message_to_call import RouteRules
 from bridge.translate.overrides import (
     ABSENT,
     NEVER_GIVEN,
@@ -36,7 +38,10 @@ from bridge.translate.overrides import (
     unmatched_patterns,
     with_default_arguments,
 )
-from bridge.translate.skills import ToolKey, ids_of, qualified_id, skill_from, skill_ids
+from bridge.translate.plain_words import PhraseBook, SkillWords
+from bridge.translate.skills import NO_RULE, ToolKey, ids_of, qualified_id, skill_from, skill_ids
+
+_NO_ROUTES: Final = RouteRules(())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,6 +60,8 @@ class Skill:
     """The skill's id unless the configuration gives another."""
     names: OfferedNames
     """The names to which rights apply."""
+    ready: SkillOverride = NO_RULE
+    """The phrases of the mapping profile, and whether it calls the tool read-only."""
 
     @property
     def key(self) -> ToolKey:
@@ -66,6 +73,19 @@ class Skill:
         """Whether calls are answered with a Message. Such a call is not stored: if its message is sent again, the tool
         runs again."""
         return self.override.reply == "message" and self.tool.is_repeatable
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether the operator, the mapping profile or the server says that the tool changes nothing. The first of them
+        that says anything decides."""
+        for says in (
+            self.override.read_only,
+            self.ready.read_only,
+            self.tool.annotations.get("readOnlyHint"),
+        ):
+            if says is not None:
+                return says is True
+        return False
 
 
 _Rights = tuple[tuple[str, ...], tuple[ScopeRule, ...]]
@@ -81,6 +101,7 @@ class Skills:
     """The tools that are not served, with the ids that they would have."""
     refused_ids: Mapping[str, str] = field(default_factory=dict)
     """The configured ids that could not be used, by the id that the skill has instead."""
+    route: RouteRules = _NO_ROUTES
     _usable: dict[tuple[str, ...], Skills] = field(default_factory=dict, init=False, repr=False)
     _seen: dict[_Rights, Skills] = field(default_factory=dict, init=False, repr=False)
 
@@ -98,6 +119,32 @@ class Skills:
     def tools(self) -> Mapping[str, Tool]:
         """The tools by the ids of their skills, as callers see them."""
         return {skill.id: skill.tool for skill in self.skills}
+
+    @cached_property
+    def book(self) -> PhraseBook:
+        """The sentences that mean these skills."""
+        return PhraseBook([self._words_of(skill) for skill in self.skills], self.route.language)
+
+    def _words_of(self, skill: Skill) -> SkillWords:
+        return SkillWords(
+            skill.id,
+            tuple(dict.fromkeys((skill.id, skill.tool.name, skill.shown.name))),
+            skill.tool,
+            skill.override.phrases or (),
+            skill.ready.phrases or (),
+            is_read_only=skill.is_read_only,
+            text_into=skill.override.text_into or self.route.text_into.get(skill.id),
+        )
+
+    @cached_property
+    def on_card(self) -> tuple[AgentSkill, ...]:
+        """The skills as a card shows them: sentences that the agent understands come before the other examples."""
+        return tuple(self._on_card(skill) for skill in self.skills)
+
+    def _on_card(self, skill: Skill) -> AgentSkill:
+        if skill.override.examples is not None or not (sentences := self.book.examples(skill.id)):
+            return skill.shown
+        return skill.shown.changed(examples=(*sentences, *(skill.shown.examples or ())))
 
     def of_question(self, skill_id: str, source_key: str, tool_name: str) -> Skill | None:
         """The skill that a question was about. The skill's id may have changed meanwhile, or belong to another tool
@@ -161,6 +208,7 @@ def skills_of(
     before: Skills | None = None,
     *,
     unknown: Collection[str] = (),
+    route: RouteRules = _NO_ROUTES,
 ) -> Skills:
     """The skills for these tools, each with the key of its server.
 
@@ -174,6 +222,12 @@ def skills_of(
     overridden = {
         key: override_for(overrides, _rule_names(key, ids[key], of_one)) or SkillOverride() for key in tools
     }
+    ready = {
+        key: override_for(route.ready, _rule_names(key, ids[key], of_one)) or NO_RULE
+        if route.ready
+        else NO_RULE
+        for key in tools
+    }
     served = [key for key in tools if not overridden[key].hidden]
     own = {key: ids[key] for key in served}
     wanted = {key: overridden[key].id or ids[key] for key in served}
@@ -183,12 +237,13 @@ def skills_of(
     }
     return Skills(
         tuple(
-            _same(known.get(key), tools[key], names[key], ids[key], overridden[key])
-            or _skill(tools[key], key, names[key], ids[key], overridden[key])
+            _same(known.get(key), tools[key], names[key], ids[key], overridden[key], ready[key])
+            or _skill(tools[key], key, names[key], ids[key], overridden[key], ready[key])
             for key in served
         ),
         {key: ids[key] for key in tools if overridden[key].hidden},
         {unique_ids[key]: wanted[key] for key in served if unique_ids[key] != wanted[key]},
+        route,
     )
 
 
@@ -220,19 +275,32 @@ def _unique(own: Mapping[ToolKey, str], wanted: Mapping[ToolKey, str]) -> dict[T
 
 
 def _same(
-    skill: Skill | None, tool: Tool, names: OfferedNames, default_id: str, override: SkillOverride
+    skill: Skill | None,
+    tool: Tool,
+    names: OfferedNames,
+    default_id: str,
+    override: SkillOverride,
+    ready: SkillOverride,
 ) -> Skill | None:
     if skill is None or skill.listed is not tool:
         return None
-    is_same = (skill.names, skill.default_id, skill.override) == (names, default_id, override)
+    now = (names, default_id, override, ready)
+    is_same = (skill.names, skill.default_id, skill.override, skill.ready) == now
     return skill if is_same else None
 
 
-def _skill(tool: Tool, key: ToolKey, names: OfferedNames, default_id: str, override: SkillOverride) -> Skill:
+def _skill(
+    tool: Tool,
+    key: ToolKey,
+    names: OfferedNames,
+    default_id: str,
+    override: SkillOverride,
+    ready: SkillOverride,
+) -> Skill:
     skill_id = names.name
     seen = overridden(tool, override if override.id == skill_id else replace(override, id=None))
     shown = skill_from(seen, skill_id, key[0], override)
-    return Skill(skill_id, key[0], tool, seen, shown, override, default_id, names)
+    return Skill(skill_id, key[0], tool, seen, shown, override, default_id, names, ready)
 
 
 def skill_remarks(
@@ -242,8 +310,9 @@ def skill_remarks(
     is a fault."""
     missing = (*_rules_for_nothing(skills, overrides), *_routes_to_nothing(skills, options))
     remarks = (line for skill in skills.skills for line in _on_skill(skill, overrides))
+    on_phrases = _on_phrases(skills, overrides) if any(one.phrases for one in overrides.values()) else ()
     has_tools = bool(skills.skills or skills.hidden)
-    return (*(missing if are_known and has_tools else ()), *_on_ids(skills), *remarks)
+    return (*(missing if are_known and has_tools else ()), *_on_ids(skills), *remarks, *on_phrases)
 
 
 def _rules_for_nothing(skills: Skills, overrides: Mapping[str, SkillOverride]) -> Iterator[Remark]:
@@ -268,6 +337,17 @@ def _on_ids(skills: Skills) -> Iterator[Remark]:
     for skill_id, wanted in skills.refused_ids.items():
         words = f"another skill has or wants the id {wanted!r}, so it stays {skill_id!r}"
         yield Remark(("skills", skill_id, "id"), words)
+
+
+def _on_phrases(skills: Skills, overrides: Mapping[str, SkillOverride]) -> Iterator[Remark]:
+    """Remarks on the phrases of the configuration. A glob's phrases may be meant for other tools."""
+    for skill in skills.skills:
+        if any(overrides[name].phrases for name in ids_of(skill.key) if name in overrides):
+            for words in skills.book.faults_of(skill.id):
+                yield Remark(("skills", skill.id, "phrases"), words)
+    for skill_id, text, others in skills.book.overlaps():
+        words = f"sentences of the phrase {text!r} also fit {', '.join(others)}, so the client is asked which is meant"
+        yield Remark(("skills", skill_id, "phrases"), words)
 
 
 def _on_skill(skill: Skill, overrides: Mapping[str, SkillOverride]) -> Iterator[Remark]:

@@ -35,7 +35,8 @@ _MAX_STEPS: Final = 1000
 """The most keywords that one check of an example evaluates. There are several checks for each tool, and many tools."""
 _MAX_CHARACTERS: Final = 1000
 
-_PLAIN: Final = "text"
+PLAIN: Final = "text"
+"""The example of a text whose schema says nothing more."""
 _FORMATS: Final[Mapping[str, str]] = {
     "uri": "https://example.com",
     "uri-reference": "https://example.com",
@@ -226,7 +227,7 @@ def _texts(schema: JsonObject) -> Iterator[JsonValue]:
         with suppress(PatternTooSlowError):
             yield from (text for text in quoted if matches(pattern, text, unknown=False))
         return
-    plain = _FORMATS.get(str(schema.get("format")), "dGV4dA==" if "contentEncoding" in schema else _PLAIN)
+    plain = _FORMATS.get(str(schema.get("format")), "dGV4dA==" if "contentEncoding" in schema else PLAIN)
     yield (plain * (-(-least // len(plain)) if least > len(plain) else 1))[
         : max(least, min(most, len(plain)))
     ]

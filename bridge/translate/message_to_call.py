@@ -8,6 +8,9 @@
 5. plain text, as the value of the property that takes text
 If no rule matches, the client is asked.
 
+Between rules 3 and 4, a text part may be a sentence that means a skill (`plain_words.py`). If a default or only skill
+takes text, only the phrases of the operator's file come before it.
+
 Each text part is read alone, since some clients add texts of their own to a person's words. If at most one text part is
 a call, and all texts together are a call, too, the call of all texts takes precedence. If parts name different calls,
 the client is asked.
@@ -38,6 +41,9 @@ from bridge.translate.arguments import (
 )
 from bridge.translate.extension import ARGUMENTS, SKILL
 from bridge.translate.files import place_files
+from bridge.translate.overrides import SkillOverride
+from bridge.translate.phrases import has_shape
+from bridge.translate.plain_words import Doubtful, Language, Origin, PhraseBook, Understood, says_otherwise
 
 _FORM_KEYS: Final = frozenset({"skill", "tool", "arguments"})
 _PAIR: Final = re.compile(r"([^\s=]+)=(.*)", re.DOTALL)
@@ -45,6 +51,8 @@ _FIRST_KEY: Final = re.compile(r"\s*([^\s=]+)=")
 _JSON_PAIR: Final = re.compile(r"\s*[^\s=]+=(?=[\[{])")
 _END_OF_PAIR: Final = re.compile(r"\s|\Z")
 _JSON: Final = json.JSONDecoder()
+_MAX_SENTENCES: Final = 8
+"""The most text parts that are read as sentences. Messages with more parts come from programs."""
 _MAX_PAIRS_CHARACTERS: Final = 65_536
 """The most characters of a text that is read as `key=value` pairs. Splitting takes time, and no person types more."""
 
@@ -58,6 +66,9 @@ class RouteRules:
     default_skill: str | None = None
     text_into: Mapping[str, str] = field(default_factory=dict)
     """The property that takes plain text, by skill id."""
+    language: Language = "phrases"
+    ready: Mapping[str, SkillOverride] = field(default_factory=dict)
+    """The phrases of the mapping profile, and what it calls read-only, by pattern."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +78,8 @@ class SkillCall:
     skill_id: str
     arguments: JsonObject
     unplaced: tuple[Part, ...] = ()
+    said: Origin | None = None
+    """How a sentence named the skill; None if the message named it in another way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +89,8 @@ class UnclearCall:
     named: str | None = None
     several: tuple[str, ...] = ()
     """The ids of the skills in these calls, without duplicates."""
+    fitting: tuple[str, ...] = ()
+    """The ids of the skills that a sentence fits, if it is doubtful which call it means."""
 
 
 _Named = tuple[str, JsonObject]
@@ -95,19 +110,38 @@ class _Content:
     parts: tuple[Part, ...]
     """All parts, unchanged."""
 
+    def without_texts(self) -> _Content:
+        """The data and files alone."""
+        return _content_of([part for part in self.parts if part.text is None])
+
 
 def call_from_message(
-    message: Message, metadata: JsonObject, skills: Mapping[str, Tool], rules: RouteRules
+    message: Message,
+    metadata: JsonObject,
+    skills: Mapping[str, Tool],
+    rules: RouteRules,
+    book: PhraseBook | None = None,
 ) -> SkillCall | UnclearCall:
-    """The call that a message means. `metadata` is the request's metadata; the message's own takes precedence."""
+    """The call that a message means. `metadata` is the request's metadata; the message's own takes precedence. `book`
+    has the phrases of the skills."""
     content = _content_of(message.parts)
     named = _named_in(content, {**metadata, **(message.metadata or {})}, skills, rules)
+    said = None
     if named is None:
         only = next(iter(skills)) if len(skills) == 1 else ""
         skill_id = only if rules.default_skill is None else rules.default_skill
-        if not skill_id:
+        takes_text = rules.default_skill is not None or _takes_text(skill_id, content, skills, rules)
+        found = None if book is None else _said_in(content, book, own_only=takes_text)
+        if isinstance(found, Doubtful):
+            return UnclearCall(fitting=found.skill_ids)
+        if found is not None:
+            named, said = (found.skill_id, found.arguments), found.said.origin
+        elif not skill_id or (book is not None and not takes_text and asks_for_help(message, book)):
             return UnclearCall()
-        named = skill_id, _arguments_for(skill_id, content, skills, rules)
+        elif book is not None and not takes_text and _text_into(skill_id, skills, rules) is not None:
+            named = skill_id, _arguments_for(skill_id, content.without_texts(), skills, rules)
+        else:
+            named = skill_id, _arguments_for(skill_id, content, skills, rules)
     if isinstance(named, UnclearCall):
         return named
     skill_id, arguments = named
@@ -115,7 +149,51 @@ def call_from_message(
     if tool is None:
         return UnclearCall(skill_id)
     arguments, unplaced = place_files(tool, arguments, content.files)
-    return SkillCall(skill_id, arguments, unplaced)
+    return SkillCall(skill_id, arguments, unplaced, said)
+
+
+def asks_for_help(message: Message, book: PhraseBook) -> bool:
+    """Whether a message is one text, which asks what the agent does."""
+    texts = [part.text for part in message.parts if part.text is not None]
+    return len(texts) == len(message.parts) == 1 and book.asks_for_help(texts[0])
+
+
+def _takes_text(skill_id: str, content: _Content, skills: Mapping[str, Tool], rules: RouteRules) -> bool:
+    """Whether the text of a message can be the value of the property that takes text. A sentence is no URL."""
+    into = _text_into(skill_id, skills, rules)
+    return into is not None and has_shape(content.text, into, skills[skill_id])
+
+
+def _text_into(skill_id: str, skills: Mapping[str, Tool], rules: RouteRules) -> str | None:
+    tool = skills.get(skill_id)
+    return None if tool is None else rules.text_into.get(skill_id) or _text_property(tool.input_schema)
+
+
+def _said_in(content: _Content, book: PhraseBook, *, own_only: bool) -> Understood | Doubtful | None:
+    """The call that one of the text parts means as a sentence. The other parts may be old turns, so they must not mean
+    another call, and must not say no."""
+    texts = [text for text in content.texts if text]
+    if content.data or not 1 <= len(texts) <= _MAX_SENTENCES:
+        return None
+    found = [(text, book.find(text, own_only=own_only)) for text in texts]
+    meant = [one for _, one in found if one is not None]
+    if not meant:
+        return None
+    first, *others = meant
+    if isinstance(first, Doubtful) or any(isinstance(other, Doubtful) for other in others):
+        return Doubtful(tuple(dict.fromkeys(skill_id for one in meant for skill_id in _ids_in(one))))
+    same = all(isinstance(other, Understood) and _is_same_call(first, other) for other in others)
+    if not same or any(one is None and says_otherwise(text) for text, one in found):
+        return Doubtful(tuple(dict.fromkeys(skill_id for one in meant for skill_id in _ids_in(one))))
+    return first
+
+
+def _ids_in(found: Understood | Doubtful) -> tuple[str, ...]:
+    return found.skill_ids if isinstance(found, Doubtful) else (found.skill_id,)
+
+
+def _is_same_call(one: Understood, other: Understood) -> bool:
+    return one.skill_id == other.skill_id and is_same(one.arguments, other.arguments)
 
 
 def arguments_in(parts: Sequence[Part], tool: Tool, text_into: str | None) -> JsonObject:

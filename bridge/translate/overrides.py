@@ -80,6 +80,10 @@ class SkillOverride:
     """Whether a call that ends without a question or a failure is answered with a Message instead of a task."""
     confirm: bool | None = None
     """Whether the client has to confirm each call."""
+    phrases: tuple[str, ...] | None = None
+    """The sentences that mean a call of the skill, as templates."""
+    read_only: bool | None = None
+    """Whether calls change nothing, so that a sentence may run the tool without a yes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +195,12 @@ def _weakest_first(patterns: Sequence[str], names: RuleNames) -> list[str]:
     return [*globs, *exact]
 
 
-_LIFTING_VALUES: Final[Mapping[str, bool]] = {"hidden": False, "confirm": False, "public": True}
+_LIFTING_VALUES: Final[Mapping[str, bool]] = {
+    "hidden": False,
+    "confirm": False,
+    "public": True,
+    "read_only": True,
+}
 """The value with which each of these keys lifts a restriction."""
 
 

@@ -6,6 +6,7 @@ Spec: A2A 1.0 section 3.4.3 (input required).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final
@@ -16,7 +17,14 @@ from bridge.a2a.model.objects import Message, Part
 from bridge.errors import echoed
 from bridge.mcp.tools import Tool
 from bridge.text.jsonvalues import JsonObject
-from bridge.translate.arguments import UNKNOWN_ARGUMENT, Problem, describe, form_for
+from bridge.translate.arguments import (
+    UNKNOWN_ARGUMENT,
+    Problem,
+    describe,
+    form_for,
+    resolved_properties,
+    type_words,
+)
 from bridge.translate.extension import ANSWER
 from bridge.translate.message_to_call import UnclearCall
 
@@ -27,6 +35,9 @@ ARGUMENTS: Final = "arguments"
 
 _MAX_SKILLS: Final = 50
 """The most skills that a question describes in words, or with their schemas. The card has all skills."""
+
+_MAX_HINT: Final = 200
+"""The most characters of a description that a question repeats."""
 
 _MAX_NAME: Final = 100
 """The most characters of an unknown name that are repeated."""
@@ -67,12 +78,17 @@ def ask_which_skill(unclear: UnclearCall, skills: Mapping[str, Tool]) -> tuple[P
     return Part(text=text), Part(data=data, media_type="application/json")
 
 
-def arguments(skill_id: str, tool: Tool, known: JsonObject, problems: Sequence[Problem]) -> tuple[Part, ...]:
-    """The parts that ask for missing or wrong arguments: in words, and as data with a form."""
+def arguments(
+    skill_id: str, tool: Tool, known: JsonObject, problems: Sequence[Problem], *, is_said: bool = False
+) -> tuple[Part, ...]:
+    """The parts that ask for missing or wrong arguments: in words, and as data with a form. With `is_said`, a person
+    named the skill in a sentence, and gets questions in words."""
     unknown = [problem.name for problem in problems if problem.message == UNKNOWN_ARGUMENT]
     needed = [problem for problem in problems if problem.message != UNKNOWN_ARGUMENT]
     lines = (
-        [f"To run {skill_id} I need:", *(f"- {describe(tool, problem)}" for problem in needed)]
+        [_question_for(skill_id, tool, problem, known) for problem in needed]
+        if is_said
+        else [f"To run {skill_id} I need:", *(f"- {describe(tool, problem)}" for problem in needed)]
         if needed
         else []
     )
@@ -89,6 +105,23 @@ def arguments(skill_id: str, tool: Tool, known: JsonObject, problems: Sequence[P
         "arguments": {name: value for name, value in known.items() if len(json.dumps(value)) <= _MAX_ECHO},
     }
     return Part(text=text), Part(data=data, media_type="application/json")
+
+
+def _question_for(skill_id: str, tool: Tool, problem: Problem, known: JsonObject) -> str:
+    """The question for one argument, in words."""
+    schema = resolved_properties(tool.input_schema).get(problem.name)
+    if schema is None or problem.name in known:
+        return f"To run {skill_id} I need: {describe(tool, problem)}"
+    title, description = schema.get("title"), schema.get("description")
+    spelled = re.sub(r"[_\W]+|(?<=[a-z])(?=[A-Z])", " ", problem.name).strip().lower() or problem.name
+    name = title.lower() if isinstance(title, str) and title else spelled
+    is_amount = schema.get("type") in ("number", "integer") and name.endswith("s")
+    question = f"How many {name}?" if is_amount else f"What is the {name}?"
+    hint = description.strip().partition("\n")[0] if isinstance(description, str) else ""
+    choices = type_words(schema, tool.input_schema)
+    hints = [hint[:_MAX_HINT], *([choices] if choices.startswith("one of ") else [])]
+    said = "; ".join(filter(None, hints))
+    return f"{question} ({said})" if said else question
 
 
 def action_of_message(message: Message, fields: frozenset[str]) -> ElicitAction:
@@ -113,6 +146,14 @@ def _lead(unclear: UnclearCall) -> str:
     if unclear.several:
         named = ", ".join(skill_id[:_MAX_NAME] for skill_id in unclear.several[:_MAX_SKILLS])
         return f"The message asks for more than one call ({named}). Which one do you mean?"
+    if len(unclear.fitting) > 1:
+        named = ", ".join(skill_id[:_MAX_NAME] for skill_id in unclear.fitting[:_MAX_SKILLS])
+        return f"The sentence fits more than one skill ({named}). Which one do you mean?"
+    if unclear.fitting:
+        named = unclear.fitting[0][:_MAX_NAME]
+        return (
+            f"The sentence may mean {named}, but it is not clear with which values. Which skill do you mean?"
+        )
     if unclear.named is not None:
         return f"There is no skill {unclear.named[:_MAX_NAME]!r}."
     return "Which skill do you mean?"

@@ -48,7 +48,7 @@ _KEY: Final = re.compile(r"[^\s='\"\\]+")
 ToolKey = tuple[str, str]
 """Identifies a tool: the key of its source, and its name there."""
 
-_NO_RULE: Final = SkillOverride()
+NO_RULE: Final = SkillOverride()
 
 
 def skill_ids(keys: Iterable[ToolKey]) -> dict[ToolKey, str]:
@@ -88,7 +88,7 @@ def _id(key: ToolKey, step: int) -> str:
     return "_".join(filter(None, [source_key, name, digest]))
 
 
-def skill_from(tool: Tool, skill_id: str, server_key: str, override: SkillOverride = _NO_RULE) -> AgentSkill:
+def skill_from(tool: Tool, skill_id: str, server_key: str, override: SkillOverride = NO_RULE) -> AgentSkill:
     """The skill for a tool. `tool` is the tool as callers see it."""
     name = tool.text("title") or _annotated_title(tool) or tool.name
     return AgentSkill(

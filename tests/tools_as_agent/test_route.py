@@ -92,8 +92,8 @@ def run(called: Tool, **arguments: Any) -> RunTool:
         ([call("deep", point={"x": "no"}), '{"point": {"x": 2}}'], run(DEEP, point={"x": 2})),
         ([call("maybe", limit="many"), "5"], run(MAYBE, limit=5)),
         ([call("maybe", limit="many"), data({"limit": "null"})], run(MAYBE, limit=None)),
-        (["hello", "echo text=hi"], run(ECHO, text="hi")),
-        (["hello", call("echo"), "hi"], run(ECHO, text="hi")),
+        (["what now", "echo text=hi"], run(ECHO, text="hi")),
+        (["what now", call("echo"), "hi"], run(ECHO, text="hi")),
         ([call("closed", a="x", b=1), "go on"], run(CLOSED, a="x")),
         ([call("closed", b=1), "x"], run(CLOSED, a="x")),
     ],
@@ -127,7 +127,7 @@ def test_after_an_answer_that_does_not_fit_the_question_is_asked_again_with_the_
 
 
 @pytest.mark.proves("map-route")
-@pytest.mark.parametrize("said", ["hello", call("sing"), data([1]), {"raw": "AAAA"}])
+@pytest.mark.parametrize("said", ["what now", call("sing"), data([1]), {"raw": "AAAA"}])
 def test_a_message_that_means_no_tool_gets_the_question_which_skill(said: Any) -> None:
     (question,) = conversation(said)
     assert isinstance(question, RequireInput)
@@ -135,7 +135,7 @@ def test_a_message_that_means_no_tool_gets_the_question_which_skill(said: Any) -
 
 
 @pytest.mark.proves("map-refuse")
-@pytest.mark.parametrize("first", ["hello", call("add")])
+@pytest.mark.parametrize("first", ["what now", call("add")])
 @pytest.mark.parametrize(
     ("answer", "state"),
     [

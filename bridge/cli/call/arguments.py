@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -57,6 +57,14 @@ class CallRequest:
         for pair in filter(None, pairs):
             values[pair[1]] = (*values.get(pair[1], ()), pair[2])
         return cls(skill, values, _object_from(given), text, declines)
+
+    def for_agent(self, card: AgentCard) -> CallRequest:
+        """The request, whose only word is a text if it holds a space and names no skill."""
+        text = self.skill
+        is_alone = text is not None and not self.has_answer and len(text.split()) > 1
+        if text is None or not is_alone or text in {skill.id for skill in card.skills}:
+            return self
+        return replace(self, skill=None, text=text)
 
     @property
     def has_answer(self) -> bool:

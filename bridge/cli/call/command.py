@@ -65,7 +65,7 @@ class _WithServer(click.Command):
 
 @click.command(cls=_WithServer)
 @click.argument("url", metavar="URL", required=False)
-@click.argument("words", nargs=-1, metavar="[SKILL|TOOL] [KEY=VALUE]... [-- COMMAND ARGS...]")
+@click.argument("words", nargs=-1, metavar="[SKILL|TOOL|TEXT] [KEY=VALUE]... [-- COMMAND ARGS...]")
 @click.option(
     "--json",
     "arguments",
@@ -103,7 +103,8 @@ def call(**options: Any) -> int:
     """Call a skill of an agent or a tool of an MCP server, and show the result.
 
     URL is the address of an agent or of an MCP server. An MCP server may also be a command, after --. Without SKILL or
-    TOOL, the command lists what the agent or the server has.
+    TOOL, the command lists what the agent or the server has. Words with a space in quotation marks that name no skill
+    are a text for the agent, as with --text.
 
     Results go to stdout, and everything else goes to stderr. Data that repeats a text or a file is printed only with
     --json-output. The skill's schema defines the type of a VALUE. Without a schema, a VALUE that is JSON is read as
@@ -112,7 +113,7 @@ def call(**options: Any) -> int:
     \b
     mcp-a2a call http://127.0.0.1:8080 echo message=hello
     mcp-a2a call http://127.0.0.1:8080 search --json '{"query": "bridges", "limit": 3}'
-    mcp-a2a call --text "What can you do?" https://agent.example.com
+    mcp-a2a call http://127.0.0.1:8080 "What can you do?"
     mcp-a2a call echo message=hello -- npx -y @modelcontextprotocol/server-everything
 
     When the agent asks a question, the terminal shows it. Ctrl+D declines it, or cancels the task if the agent does not
@@ -143,6 +144,7 @@ def call(**options: Any) -> int:
         found = anyio.run(connection.card)
     except NoCardError as exc:
         return _call_of_url(request, view, options, exc)
+    request = request.for_agent(found.card)
     if options["era"] != "auto":
         raise UsageError("--era is for an MCP server: there is an agent at the URL")
     if request.asks_for_list and not options["task_id"]:

@@ -38,9 +38,11 @@ from bridge.config.tables.values import (
     FilePaths,
     HostNames,
     Json,
+    Language,
     ListenAddress,
     Name,
     Origins,
+    Phrases,
     ProxyHeader,
     ProxyNetworks,
     Receiver,
@@ -272,6 +274,16 @@ class SkillTable(Table):
         "task",
     )
     confirm: bool | None = Field(default=None, description="whether a person has to agree to each call")
+    phrases: Phrases = Field(
+        default=(),
+        description="sentences that call it, with its arguments in braces: `count down [from {steps}]`; a call by such "
+        "a sentence needs no yes, unless the tool says that it destroys or a rule confirms it",
+    )
+    read_only: bool | None = Field(
+        default=None,
+        description="whether it changes nothing, so that other sentences call it without a yes, too; without it, its "
+        "server's annotation counts",
+    )
 
 
 class ToolTable(Table):
@@ -313,6 +325,11 @@ class ToolsAsAgentTable(Table):
 
     sources: SourceNames = Field(alias="from", description="the tool servers that it is made of")
     mapping: Text = Field(default=DEFAULT_PROFILE, description="its mapping profile, by name or path")
+    language: Language | None = Field(
+        default=None,
+        description="the sentences that call a skill: `phrases`: configured phrases, and the skill's name with its one "
+        "value; `strict`: configured phrases alone; without it, `route.language` of its mapping profile counts",
+    )
     name: Text | None = Field(
         default=None, description="the name on its card; without it, the name of its server"
     )

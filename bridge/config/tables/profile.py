@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from pydantic import ValidationError
+from pydantic import AfterValidator, ValidationError
 
 from bridge.config.check.schema_nodes import SchemaNode, tidied
 from bridge.config.check.validation_faults import validation_faults_of, without_guesses
@@ -25,7 +25,7 @@ from bridge.config.text.document import (
     read_toml,
     source_at,
 )
-from bridge.config.text.secrets import expanded
+from bridge.config.text.secrets import expanded, refused
 from bridge.config.text.wording import listed, meant, spelled
 from bridge.errors import ConfigError, UsageError
 from bridge.settings import (
@@ -44,6 +44,7 @@ from bridge.settings import (
     StoreSettings,
     StreamSettings,
 )
+from bridge.translate.templates import TemplateError, template_of
 
 DEFAULT_PROFILE_NAME: Final = "default"
 
@@ -98,11 +99,21 @@ _MISSING_SHOWN: Final = 3
 """The most missing keys that a message names."""
 
 
+def _with_right_phrases(route: RouteSettings) -> RouteSettings:
+    for pattern, texts in route.phrases.items():
+        for text in texts:
+            try:
+                template_of(text)
+            except TemplateError as exc:
+                raise refused(f"phrases of `{pattern}`: {exc}") from exc
+    return route
+
+
 class Profile(Settings):
     """A complete mapping profile."""
 
     card: CardSettings
-    route: RouteSettings
+    route: Annotated[RouteSettings, AfterValidator(_with_right_phrases)]
     arguments: ArgumentSettings
     run: RunSettings
     server: ServerSettings

@@ -44,6 +44,7 @@ from bridge.http.request_checks import API_KEY_HEADER, is_loopback, network_of
 from bridge.http.tls import IDENTITY_KINDS
 from bridge.replicas.replica_address import MAX_SOCKET_BYTES, UNIX, ReplicaAddress
 from bridge.settings import Network
+from bridge.translate.templates import TemplateError, template_of
 
 _EXTENSION_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s,]{1,2000}")
 _OWN_EXTENSIONS: Final = "urn:mcp-a2a:"
@@ -130,6 +131,14 @@ def _folder(given: object, info: ValidationInfo) -> Path:
     ):  # unlike Path.is_dir, it accepts any text, even a text that is too long for a path
         raise refused(f"there is no folder {path}")
     return path
+
+
+def _phrase(text: str) -> str:
+    try:
+        template_of(text)
+    except TemplateError as exc:
+        raise refused(str(exc)) from exc
+    return text
 
 
 def _url(given: str, info: ValidationInfo) -> str:
@@ -352,6 +361,7 @@ _PATH_SCHEMA: Final = {"type": "string", "format": "path", "minLength": 1}
 _PATHS_SCHEMA: Final = {"anyOf": [_PATH_SCHEMA, {"type": "array", "items": _PATH_SCHEMA}]}
 
 FailPolicy = Literal["open", "closed"]
+Language = Literal["phrases", "strict"]
 SessionOf = Literal["shared", "principal", "context"]
 
 Words = StringConstraints(min_length=1)
@@ -396,6 +406,7 @@ Setting = Annotated[
 HeaderSetting = Annotated[Setting, AfterValidator(_fit_for_header)]
 
 Texts = Annotated[tuple[Text, ...], Field(strict=False)]
+Phrases = Annotated[tuple[Annotated[Text, AfterValidator(_phrase)], ...], Field(strict=False, max_length=100)]
 CommandWords = Annotated[tuple[str, ...], Field(strict=False, min_length=1), BeforeValidator(_words)]
 SourceNames = Annotated[tuple[Text, ...], Field(strict=False, min_length=1)]
 ExtensionUris = Annotated[tuple[ExtensionUri, ...], Field(strict=False)]

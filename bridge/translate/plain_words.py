@@ -1,0 +1,416 @@
+"""Finds the skill and the arguments that a sentence means. Pure.
+
+A sentence fits a skill by a phrase of the operator's file, by a phrase of the mapping profile, or by an unwritten
+phrase: the skill's id or name, followed by the value of its one required text or number. Case, polite words and a
+closing mark around the sentence do not count.
+
+A sentence never runs a tool that is not meant. If it fits two skills, or a value holds a negation, a condition or a
+second request, no skill is found, and the client is asked. A tool that may change something runs without a yes only by
+a phrase that the operator wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Final, Literal
+
+from bridge.mcp.tools import Tool
+from bridge.text.jsonvalues import JsonObject, is_same
+from bridge.translate.arguments import properties_of, required_of, resolved_properties
+from bridge.translate.examples import PLAIN, example_of
+from bridge.translate.phrases import (
+    MAX_SENTENCE_WORDS,
+    Phrase,
+    Reading,
+    Sentence,
+    Steps,
+    TooManyStepsError,
+    is_sayable,
+    sentence_of,
+)
+from bridge.translate.templates import Slot, Template, expansions, spoken, template_of
+
+Language = Literal["phrases", "strict"]
+"""Which sentences are understood: also unwritten phrases, or only the configured ones."""
+
+_POLITE_BEFORE: Final = re.compile(
+    r"(?:please|kindly|hey|hi|hello|ok|okay|(?:could|can|would|will) you|i(?:'d| would) like you to|i want you to)"
+    r"(?:\s*[,:!.]\s*|\s+)",
+    re.IGNORECASE,
+)
+_POLITE_AFTER: Final = re.compile(r"(?:\s+|\s*,\s*)(?:please|thanks|thank you|for me)[.!?\s]*", re.IGNORECASE)
+_MAX_POLITE: Final = 4
+_MAX_AFTER: Final = 20
+"""The most characters of a polite word at the end, with the marks around it."""
+_CLOSING: Final = ".!?\u2026\u3002\uff01\uff1f\u061f"
+
+_ASKS_FOR_HELP: Final = frozenset(
+    {
+        *("help", "help me", "what can you do", "what can you do for me", "what do you do", "who are you"),
+        *("what are you", "how can you help", "how can you help me", "how do you work"),
+        *("hello", "hello there", "hi", "hi there", "hey", "good morning", "good afternoon", "good evening"),
+        *("good day", "greetings"),
+    }
+)
+"""What people say to learn what an agent does. Case and marks do not count."""
+
+_OTHERWISE_WORDS: Final = (
+    # a negation
+    "no|not|never|none|neither|nor|cannot|without|except|excluding|instead|rather|stop|cancel|abort|undo"
+    "|nicht|kein|keine|keinen|nie|pas|jamais|sauf|nunca|excepto"
+    # a condition, or another time
+    "|if|unless|when|whenever|only|but|until|till|while|before|after|once|otherwise|whether|provided|later|tomorrow"
+    "|wenn|falls|sobald|aber|sondern|mais|pero"
+)
+_SECOND_REQUEST_WORDS: Final = (
+    "and|or|then|also|plus|afterwards|afterward|next|followed|und|oder|dann|danach|et|puis|luego|entonces"
+)
+
+
+def _words_among(words: str) -> str:
+    return rf"(?:^|(?<=[\s(\['*_]))(?:{words}|\w+n['\u2019]t|dont|wont|cant)(?=$|[\s)\]'*_.,;:!?])"
+
+
+_OTHERWISE: Final = re.compile(_words_among(_OTHERWISE_WORDS), re.IGNORECASE)
+"""In a text beside a sentence: a negation or a condition."""
+_DOUBTFUL: Final = re.compile(
+    _words_among(f"{_OTHERWISE_WORDS}|{_SECOND_REQUEST_WORDS}")
+    + r"|[,;:.!?\u2026](?=\s)|[\u3002\uff01\uff1f\uff0c\uff1b\u3001\u060c\u061b\u061f]"
+    r"|[\"\u201c\u201d\u201e\u00ab\u00bb]"
+    r"|&&|\|\||(?<=\s)[&+|\u2013\u2014-](?=\s)|[\x00-\x1f\x7f\u2028\u2029\u202a-\u202e\u2066-\u2069]",
+    re.IGNORECASE,
+)
+"""In a value without quotation marks: a negation, a condition, a second request, an end of a sentence, a quotation mark
+without its partner, or a sign that hides what is written. Such words may be about the request instead."""
+_NO_DIRECT_VALUE: Final = frozenset(
+    {
+        *("it", "this", "that", "them", "these", "those", "him", "her", "me", "us", "you", "one", "both"),
+        *(
+            "everything",
+            "something",
+            "anything",
+            "nothing",
+            "everyone",
+            "someone",
+            "anyone",
+            "all",
+            "some",
+            "any",
+        ),
+        *("things", "stuff"),
+    }
+)
+"""Words that stand for something said before, or for nothing certain."""
+_ARTICLES: Final = frozenset({"the", "a", "an", "my", "our"})
+_NAME_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[^\W\d_A-Z]+|[A-Z][^\W\d_A-Z]*|\d+")
+_MAX_NAME_WORDS: Final = 12
+_MAX_EXAMPLES: Final = 2
+"""The most example sentences of one skill."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkillWords:
+    """The words by which people mean one skill."""
+
+    skill_id: str
+    names: tuple[str, ...]
+    tool: Tool
+    own: tuple[str, ...] = ()
+    """The templates of the operator's file."""
+    ready: tuple[str, ...] = ()
+    """The templates of the mapping profile."""
+    is_read_only: bool = False
+    text_into: str | None = None
+    """The configured property that takes plain text."""
+
+
+Origin = Literal["phrase", "ready phrase", "name"]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """How a sentence was understood."""
+
+    origin: Origin
+    by: str
+    """The template, or the name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """The call that a sentence means."""
+
+    skill_id: str
+    arguments: JsonObject
+    said: Said
+
+
+@dataclass(frozen=True, slots=True)
+class Doubtful:
+    """A sentence that fits, but may mean something else."""
+
+    skill_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    skill_id: str
+    reading: Reading
+    said: Said
+    length: int = 0
+    """The number of words of the name."""
+
+
+class PhraseBook:
+    """The phrases of an agent."""
+
+    def __init__(self, skills: Sequence[SkillWords], language: Language = "phrases") -> None:
+        self._skills = {words.skill_id: words for words in skills}
+        self._is_strict = language == "strict"
+
+    @cached_property
+    def _phrases(self) -> Sequence[tuple[str, Said, Phrase]]:
+        return [
+            (words.skill_id, Said(origin, text), Phrase(_template(text), words.tool))
+            for words in self._skills.values()
+            for origin, texts in _by_origin(words)
+            for text in texts
+            if all(slot.name in properties_of(words.tool.input_schema) for slot in _template(text).slots)
+        ]
+
+    @cached_property
+    def _names(self) -> Mapping[str, Sequence[tuple[tuple[str, ...], str, str]]]:
+        """The names by their first words: as words, the skill's id, and the name."""
+        names: dict[str, list[tuple[tuple[str, ...], str, str]]] = {}
+        for words in self._skills.values():
+            for name in dict.fromkeys(words.names):
+                if pieces := _words_of_name(name):
+                    names.setdefault(pieces[0], []).append((pieces, words.skill_id, name))
+        return names
+
+    def find(self, text: str, *, own_only: bool = False) -> Understood | Doubtful | None:
+        """The call that a text means; None if it fits no skill. With `own_only`, only the operator's phrases count."""
+        steps = Steps()
+        try:
+            for plain in dict.fromkeys((_without_polite_words(text), text)):
+                sentence = sentence_of(plain)
+                fits = [] if sentence is None else [*self._fits(sentence, steps, own_only=own_only)]
+                if fits:
+                    return _meaning(fits)
+        except TooManyStepsError:
+            return Doubtful(())
+        return None
+
+    def asks_for_help(self, text: str) -> bool:
+        """Whether a text is a greeting or asks what the agent does, and is not the name of a skill."""
+        if self._is_strict:
+            return False
+        for plain in (text, _without_polite_words(text)):
+            sentence = sentence_of(plain)
+            words = "" if sentence is None else " ".join(word.text.strip(_CLOSING) for word in sentence.words)
+            if words in _ASKS_FOR_HELP:
+                return not any(
+                    words == " ".join(name) for name, _, _ in self._names.get(words.split()[0], ())
+                )
+        return False
+
+    def examples(self, skill_id: str) -> tuple[str, ...]:
+        """Sentences for a skill that the agent understands: as the skill, and without a doubt."""
+        words = self._skills[skill_id]
+        made: list[str] = []
+        for sentence in _sentences_for(words, with_name=not self._is_strict):
+            found = self.find(sentence)
+            if isinstance(found, Understood) and found.skill_id == skill_id:
+                made.append(sentence)
+            if len(made) == _MAX_EXAMPLES:
+                break
+        return tuple(dict.fromkeys(made))
+
+    def faults_of(self, skill_id: str) -> Iterator[str]:
+        """What is wrong with the operator's phrases of a skill."""
+        words = self._skills[skill_id]
+        properties = resolved_properties(words.tool.input_schema)
+        for text in words.own:
+            slots = [slot.name for slot in _template(text).slots]
+            for name in slots:
+                if name not in properties:
+                    yield f"the phrase {text!r} is not used: the tool has no argument {name!r}"
+                elif not is_sayable(properties[name]):
+                    yield f"the phrase {text!r} fits no sentence: no words can say {name!r}"
+            if not slots and required_of(words.tool.input_schema):
+                yield f"the phrase {text!r} names no argument, though the tool needs some: each call asks for them"
+
+    def overlaps(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+        """The phrases of the operator's file that other skills fit, too: the skill's id, the template, and the other
+        skills' ids."""
+        for skill_id, said, phrase in self._phrases:
+            if said.origin != "phrase":
+                continue
+            others: dict[str, None] = {}
+            for pieces in expansions(phrase.template):
+                sentence = spoken(pieces, _stand_ins(pieces, self._skills[skill_id].tool))
+                found = None if sentence is None else self.find(sentence)
+                if isinstance(found, Doubtful):
+                    others |= dict.fromkeys(other for other in found.skill_ids if other != skill_id)
+            if others:
+                yield skill_id, said.by, tuple(others)
+
+    def _fits(self, sentence: Sentence, steps: Steps, *, own_only: bool) -> Iterator[_Fit]:
+        for skill_id, said, phrase in self._phrases:
+            if own_only and said.origin != "phrase":
+                continue
+            if (reading := phrase.reading_of(sentence, steps)) is not None:
+                yield _Fit(skill_id, reading, said)
+        if not own_only and not self._is_strict:
+            yield from self._fits_by_name(sentence)
+
+    def _fits_by_name(self, sentence: Sentence) -> Iterator[_Fit]:
+        """The skills whose names begin a sentence. Only the longest names count."""
+        spelled: list[tuple[str, int]] = []
+        for number, word in enumerate(sentence.words):
+            if len(spelled) > _MAX_NAME_WORDS:
+                break
+            if word.quoted is None and (word.text not in _ARTICLES or not spelled):
+                written = sentence.text[word.start : word.end]
+                spelled += [(piece, number) for piece in _words_of_name(written)]
+            elif word.quoted is not None:
+                spelled.append(("", number))
+        if not spelled:
+            return
+        pieces = tuple(piece for piece, _ in spelled)
+        found: list[_Fit] = []
+        for name, skill_id, shown in self._names.get(pieces[0], ()):
+            count = len(name)
+            if pieces[:count] != name or (
+                count < len(spelled) and spelled[count][1] == spelled[count - 1][1]
+            ):
+                continue
+            rest = spelled[count - 1][1] + 1
+            found.append(_Fit(skill_id, self._rest(skill_id, sentence, rest), Said("name", shown), count))
+        longest = max((fit.length for fit in found), default=0)
+        yield from (fit for fit in found if fit.length == longest)
+
+    def _rest(self, skill_id: str, sentence: Sentence, start: int) -> Reading:
+        """What stands after the name, as the value of the property that takes it."""
+        words = self._skills[skill_id]
+        end = len(sentence.words)
+        if start == end:
+            return Reading({}, 0)
+        rest = Sentence(sentence.text, sentence.words[start:])
+        taking = words.text_into or _one_required(words.tool)
+        if taking is not None:
+            phrase = Phrase(_only_value(taking), words.tool)
+            if (reading := phrase.reading_of(rest, Steps())) is not None:
+                return reading
+        return Reading({}, MAX_SENTENCE_WORDS + 1, (rest.between(0, len(rest.words)),))
+
+
+def _meaning(fits: Sequence[_Fit]) -> Understood | Doubtful:
+    skill_ids = tuple(dict.fromkeys(fit.skill_id for fit in fits))
+    if len(skill_ids) > 1:
+        return Doubtful(skill_ids)
+    best = min(fits, key=lambda fit: fit.reading.cost)
+    same = [fit for fit in fits if fit.reading.cost == best.reading.cost]
+    is_clear = all(
+        fit.reading.is_clear and is_same(fit.reading.arguments, best.reading.arguments) for fit in same
+    )
+    if not is_clear or any(_is_doubtful(value) for value in best.reading.free):
+        return Doubtful(skill_ids)
+    return Understood(best.skill_id, best.reading.arguments, best.said)
+
+
+def _is_doubtful(value: str) -> bool:
+    if " \n " in value:
+        return any(_is_doubtful(item) for item in value.split(" \n "))
+    return _DOUBTFUL.search(value) is not None or value.casefold() in _NO_DIRECT_VALUE
+
+
+def says_otherwise(text: str) -> bool:
+    """Whether a text beside a sentence holds a negation or a condition."""
+    return _OTHERWISE.search(text) is not None
+
+
+def _without_polite_words(text: str) -> str:
+    text = text.strip()
+    if len(text) > 2000:
+        return text
+    for _ in range(_MAX_POLITE):
+        before = _POLITE_BEFORE.match(text)
+        if before is None or before.end() == len(text):
+            break
+        text = text[before.end() :]
+    for _ in range(_MAX_POLITE):
+        start = max(len(text) - _MAX_AFTER, 0)
+        after = next((m for m in _POLITE_AFTER.finditer(text, start) if m.end() == len(text)), None)
+        if after is None or after.start() == 0:
+            break
+        text = text[: after.start()]
+    return text
+
+
+def _by_origin(words: SkillWords) -> Iterator[tuple[Origin, tuple[str, ...]]]:
+    yield "phrase", words.own
+    yield "ready phrase", words.ready
+
+
+@lru_cache(1024)
+def _template(text: str) -> Template:
+    return template_of(text)
+
+
+@lru_cache(1024)
+def _only_value(name: str) -> Template:
+    return Template(name, ((0, 1, Slot(name)),), 1, frozenset())
+
+
+def _words_of_name(name: str) -> tuple[str, ...]:
+    return tuple(piece.casefold() for piece in _NAME_WORD.findall(name))[:_MAX_NAME_WORDS]
+
+
+def _one_required(tool: Tool) -> str | None:
+    """The one required property, if it is a text or a number."""
+    required = required_of(tool.input_schema)
+    if len(required) != 1:
+        return None
+    schema = resolved_properties(tool.input_schema).get(required[0], {})
+    return required[0] if schema.get("type") in ("string", "number", "integer") else None
+
+
+def _sentences_for(words: SkillWords, *, with_name: bool) -> Iterator[str]:
+    """Sentences that a skill may be meant by, the best first."""
+    values = example_of(words.tool) or {}
+    optional = _all_examples(words.tool, values)
+    templates = [_template(text) for texts in (words.own, words.ready) for text in texts]
+    for template in templates:
+        for pieces in expansions(template):
+            if (sentence := spoken(pieces, optional)) is not None:
+                yield sentence
+                break
+    name = min(words.names, key=len, default="")
+    if with_name and words.is_read_only and name:
+        said = " ".join(_words_of_name(words.skill_id)) or name
+        taking = words.text_into or _one_required(words.tool)
+        if taking is not None and (sentence := spoken((said, Slot(taking)), optional)) is not None:
+            yield sentence
+        elif not required_of(words.tool.input_schema):
+            yield said
+
+
+def _all_examples(tool: Tool, values: JsonObject) -> JsonObject:
+    """Example values of all properties of a tool."""
+    made = dict(values)
+    for name in properties_of(tool.input_schema):
+        if name not in made:
+            schema: JsonObject = {**tool.input_schema, "required": [name]}
+            made |= example_of(replace(tool, input_schema=schema)) or {}
+    # A text that says nothing is replaced by the name of its property: "move source to destination".
+    return {name: name if value == PLAIN else value for name, value in made.items()}
+
+
+def _stand_ins(pieces: Sequence[str | Slot], tool: Tool) -> JsonObject:
+    """Values for the arguments in a phrase, for sentences that only check the phrase."""
+    values = _all_examples(tool, example_of(tool) or {})
+    return {piece.name: values.get(piece.name, "text") for piece in pieces if isinstance(piece, Slot)}

@@ -1,0 +1,119 @@
+"""The page about plain language: what is written by hand, and what the agents make of the sentences of the tests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tests.language.agents import BLIND, read, sentences, wanted
+
+_HEAD: Final = """\
+<!-- Written by docs/generate.py: change docs/language_page.py and tests/language, not this page. -->
+# Plain language
+
+Most clients of A2A send a sentence: a person at a prompt, or a framework that passes a person's words on. An agent
+made of tools understands sentences, without a model. **A sentence never runs a tool that is not meant**: where the
+meaning is in doubt, the agent asks.
+
+```console
+$ mcp-a2a call http://127.0.0.1:8080 "Please greet Ada"
+Hello, Ada!
+```
+
+## Which sentences a skill understands
+
+1. **Phrases of the file**, which you write. A call by such a phrase needs no yes, unless the tool says that it
+   destroys something or a rule confirms it.
+2. **Phrases of the mapping profile**, in `route.phrases`. They run tools that only read, and ask before any other.
+3. **The skill's name and its one value**: the id, title or name, then the one required text or number, as in
+   `search nodes Ada`. The agent runs a tool that only reads. Before any other it asks, with the call filled in; a
+   yes is for that one call. `language = "strict"` leaves these sentences out.
+
+A tool only reads if its server says so (`readOnlyHint`), or if you do: `skills.NAME.read_only = true`.
+
+```toml
+[tool_servers.demo]
+command = ["python", "examples/demo_server.py"]
+
+[tools_as_agent.demo]
+from = ["demo"]
+skills.trip.phrases = ["how long do {kilometres} (km|kilometres) take [at {speed} (km/h|kph)]"]
+skills.book = { phrases = ["book [a seat|seats] to {destination}"] }
+```
+
+"help", "What can you do?" and a greeting are answered with what the agent does and three example sentences. The
+card's examples begin with sentences that the agent understands.
+
+## How a phrase is written
+
+| part | fits |
+|---|---|
+| `word` | this word, in any case |
+| `[words]` | these words, or nothing |
+| `(one\\|other)` | one of them; `[one\\|other]` may be absent, too |
+| `{name}` | the value of the argument `name` |
+| `{name:word}` | one word, or a text in quotation marks |
+| `{name=value}` | no words: the argument has this value |
+
+A number may be written in digits or, up to a hundred, in words. A choice of an `enum` may be in any case. A date
+(`format: date`) is `2026-01-31`, `31 January 2026` or `January 31, 2026`. A list of texts is `a, b and c`. Any
+other value is text of one line, which keeps its case and punctuation. Words around the phrase such as "please" and
+a mark at its end do not count; quotation marks keep everything: `say hello to "Ada!"`.
+
+## When the agent asks
+
+- Two skills fit, or one text fits a phrase in two ways.
+- A value without quotation marks holds a negation, a condition or a second request: "greet Ada if it rains", "greet
+  Ada, then book a seat". Quotation marks make it a value: `greet "Ada, then Bob"`.
+- A value stands for something else: "forget it".
+- A required argument is missing. The agent asks for it in words, and keeps what it understood.
+- The text has several lines, over 1,000 characters or over 100 words.
+- Several text parts mean different calls, or another part says no. A sentence is one whole text part.
+
+If the agent has a default skill, or only one, and that skill takes text, then only phrases of the file come before
+it. A call that names its skill is no sentence: nothing of this page applies to it.
+
+`mcp-a2a check` reports phrases that also fit another skill, phrases with an argument that the tool lacks, and
+phrases that name no argument although the tool needs one.
+
+## What agents make of 200 sentences
+
+The sentences stand in `tests/language/sentences.toml`. The first hundred were written from the tool lists alone,
+before the rules. *Right* means that the agent did what the sentence says (ran the tool, asked for a yes, or asked);
+*asked* means that it asked although the sentence is clear; *wrong* means that it ran another call.
+
+"""
+
+
+def language() -> str:
+    """The page."""
+    return _HEAD + "".join((*_figures(), *_table()))
+
+
+def _figures() -> Iterator[str]:
+    yield "| sentences | right | asked | wrong |\n|---|---|---|---|\n"
+    for name, some in (
+        ("from the tool lists", sentences()[:BLIND]),
+        ("with knowledge of the phrases", sentences()[BLIND:]),
+        ("all", sentences()),
+    ):
+        counted = Counter(read(sentence)[1] for sentence in some)
+        yield f"| {name} | {counted['right']} | {counted['asked']} | {counted['wrong']} |\n"
+
+
+def _table() -> Iterator[str]:
+    yield "\n| agent | sentence | leads to | verdict |\n|---|---|---|---|\n"
+    for sentence in sentences():
+        yield _row(sentence)
+
+
+def _row(sentence: Mapping[str, Any]) -> str:
+    found, verdict = read(sentence)
+    said = verdict if verdict == "right" else f"**{verdict}**, not {_cell(str(wanted(sentence)))}"
+    return f"| {sentence['server']} | {_cell(sentence['text'])} | {_cell(str(found))} | {said} |\n"
+
+
+def _cell(text: str) -> str:
+    """A text as code, with the bars of the table kept."""
+    return "`" + text.replace("|", "\\|") + "`" if text else "(nothing)"

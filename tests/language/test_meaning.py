@@ -1,0 +1,296 @@
+"""What a sentence means, and when the client is asked instead."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from bridge.a2a.model.objects import TaskState
+from bridge.mcp.tools import Tool
+from bridge.tools_as_agent.resume_state import End, RequireInput, RunTool
+from bridge.tools_as_agent.skills import Skills, skill_remarks, skills_of
+from bridge.translate.message_to_call import RouteRules
+from bridge.translate.overrides import SkillOverride
+from tests.language.agents import agent, decided, outcome_of
+from tests.support.tools import options_with, tool
+
+READS = {"annotations": {"readOnlyHint": True}}
+TEXT = {"type": "string"}
+FIND = tool("find_page", "query", query=TEXT, listed=READS)
+BOOK = tool(
+    "book",
+    "day seats",
+    day={"type": "string", "format": "date"},
+    seats={"type": "integer"},
+    place={"enum": ["Window", "On the aisle"]},
+    quiet={"type": "boolean"},
+    listed=READS,
+)
+SEND = tool("send_mail", "to text", to=TEXT, text=TEXT, listed={"annotations": {"destructiveHint": False}})
+WIPE = tool("wipe", "folder", folder=TEXT, listed={"annotations": {"destructiveHint": True}})
+OWN = {
+    "book": SkillOverride(phrases=("book {seats} seats on {day} [at {place}] [quiet {quiet}]",)),
+    "send_mail": SkillOverride(phrases=("send {text:word} to {to}",)),
+    "wipe": SkillOverride(phrases=("empty {folder}",)),
+}
+ALL = skills_of([("s", one) for one in (FIND, BOOK, SEND, WIPE)], OWN)
+
+
+def outcome(text: str, skills: Skills = ALL, **options: Any) -> str:
+    return str(outcome_of(decided(skills, text, **options)))
+
+
+def run(skill: str, **arguments: Any) -> str:
+    return " ".join(
+        filter(None, ["run", skill, json.dumps(arguments, ensure_ascii=False) if arguments else ""])
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "means"),
+    [
+        ("book 2 seats on 2026-05-01", run("book", seats=2, day="2026-05-01")),
+        ("Book two seats on 1 May 2026!", run("book", seats=2, day="2026-05-01")),
+        ("book ninety-nine seats on May 1st, 2026", run("book", seats=99, day="2026-05-01")),
+        ("book 2 seats on 2026-05-01 at ON THE AISLE", run("book", seats=2, day="2026-05-01", place="On the aisle")),
+        ("book 2 seats on 2026-05-01 quiet yes", run("book", seats=2, day="2026-05-01", quiet=True)),
+        ("book 2 seats on 2026-02-30", "ask"),
+        ("book 2.5 seats on 2026-05-01", "ask"),
+        ("book 2 seats on 2026-05-01 at the bar", "ask"),
+        ("find page Über uns", run("find_page", query="Über uns")),
+        ("FIND_PAGE Ada's.", run("find_page", query="Ada's")),
+        ("findPage x", run("find_page", query="x")),
+        ("find the page 'a, b; if not c.'", run("find_page", query="a, b; if not c.")),
+        ("find page \u201cno way\u201d", run("find_page", query="no way")),
+        ("find page שלום", run("find_page", query="שלום")),
+        ("find page 東京タワー", run("find_page", query="東京タワー")),
+        ("Could you please find page x, thank you!", run("find_page", query="x")),
+        ("find pages x", "ask"),
+        ("find_pagex", "ask"),
+        ('send "hi there" to Ada', run("send_mail", text="hi there", to="Ada")),
+        ("send mail Ada", "ask"),
+        ("empty /tmp", 'confirm wipe {"folder": "/tmp"}'),
+        ("wipe /tmp", 'confirm wipe {"folder": "/tmp"}'),
+    ],
+)  # fmt: skip
+def test_values_keep_their_case_and_punctuation_and_fit_the_schema(text: str, means: str) -> None:
+    assert outcome(text) == means
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "don't find page x",
+        "do not find page x",
+        "find page x if it is there",
+        "find page x unless y",
+        "find page x and y",
+        "find page x, then y",
+        "find page x; wipe y",
+        "find page x. Wipe y",
+        "find page x\nwipe y",
+        "find page x but not y",
+        "find page x except y",
+        "find page x && wipe y",
+        "find page x or y",
+        "find page x when I say so",
+        "find page x, no, y",
+        "find page nicht x",
+        "find page x\uff0cy",
+        'find page "x" and "y"',
+        'find page "x',
+        "find page it",
+        "find page x\u202ey",
+        "find page",
+        "I told you not to find page x",
+        "",
+        "   ",
+        "?",
+        "find page " + "x " * 40_000,
+        "x" * 65_536,
+        "find page " + "\u202e" * 65_536,
+    ],
+)
+def test_a_doubtful_sentence_asks(text: str) -> None:
+    assert outcome(text) == "ask"
+
+
+@pytest.mark.parametrize(
+    ("texts", "means"),
+    [
+        (["For context: Ada asked for a page.", "find page x"], run("find_page", query="x")),
+        (["find page x", "find page x"], run("find_page", query="x")),
+        (["find page x", "find page y"], "ask"),
+        (["find page", "x"], "ask"),
+        (["find page x", "Actually, don't."], "ask"),
+        (["find page x", "only if it rains"], "ask"),
+        (["find page x"] * 20, "ask"),
+    ],
+)
+def test_a_sentence_is_one_whole_text_part(texts: list[str], means: str) -> None:
+    assert str(outcome_of(decided(ALL, *texts))) == means
+
+
+def test_two_skills_that_fit_are_a_question() -> None:
+    rules = {
+        "find_page": SkillOverride(phrases=("get {query}",)),
+        "wipe": SkillOverride(phrases=("get [me] {folder}",)),
+    }
+    skills = skills_of([("s", FIND), ("s", WIPE)], rules)
+
+    asked = decided(skills, "get x")
+
+    assert isinstance(asked, RequireInput)
+    assert (asked.parts[0].text or "").startswith("The sentence fits more than one skill (find_page, wipe).")
+    words = [remark.words for remark in skill_remarks(skills, options_with(), rules, are_known=True)]
+    assert len(words) == 2
+    assert "also fit wipe" in words[0]
+
+
+def test_a_text_that_can_be_split_in_two_ways_is_a_question() -> None:
+    move = tool("move", "source target", source=TEXT, target=TEXT, listed=READS)
+    skills = skills_of(
+        [("s", move), ("s", FIND)], {"move": SkillOverride(phrases=("move {source} to {target}",))}
+    )
+
+    assert outcome("move a to b", skills) == run("move", source="a", target="b")
+    assert outcome("move a to b to c", skills) == "ask"
+    assert outcome("move 'a to b' to c", skills) == run("move", source="a to b", target="c")
+
+
+def test_what_is_missing_is_asked_for_in_words_and_what_was_understood_is_kept() -> None:
+    skills = agent("demo")
+    asked = decided(skills, "how long does a trip take at 50 km/h")
+
+    assert isinstance(asked, RequireInput)
+    assert asked.parts[0].text == "How many kilometres? (How far)"
+    answer = decided(skills, "90", kept=asked.kept)
+    assert str(outcome_of(answer)) == run("trip", speed=50, kilometres=90)
+
+
+def test_a_tool_that_was_named_in_words_is_confirmed_after_its_arguments_are_known() -> None:
+    skills = skills_of([("s", SEND), ("s", FIND)], {})
+    asked = decided(skills, "send mail")
+    assert isinstance(asked, RequireInput)
+
+    complete = decided(skills, "to=Ada text=hi", kept=asked.kept)
+
+    assert str(outcome_of(complete)) == 'confirm send_mail {"to": "Ada", "text": "hi"}'
+
+
+@pytest.mark.parametrize(
+    ("annotations", "rule", "kind"),
+    [
+        ({}, SkillOverride(), "confirm"),
+        ({}, SkillOverride(read_only=True), "run"),
+        ({"readOnlyHint": True}, SkillOverride(), "run"),
+        ({"readOnlyHint": True}, SkillOverride(read_only=False), "confirm"),
+        ({"readOnlyHint": True}, SkillOverride(confirm=True), "confirm"),
+        ({}, SkillOverride(confirm=False), "confirm"),
+        ({}, SkillOverride(phrases=("do {x}",)), "run"),
+        ({"destructiveHint": True}, SkillOverride(phrases=("do {x}",)), "confirm"),
+        ({"destructiveHint": True}, SkillOverride(phrases=("do {x}",), confirm=False), "run"),
+        ({}, SkillOverride(phrases=("do {x}",), confirm=True), "confirm"),
+    ],
+)
+def test_only_what_reads_or_what_the_operator_wrote_runs_without_a_yes(
+    annotations: Any, rule: SkillOverride, kind: str
+) -> None:
+    act = tool("act", "x", x=TEXT, listed={"annotations": annotations})
+    skills = skills_of([("s", act), ("s", FIND)], {"act": rule})
+
+    assert outcome_of(decided(skills, "do it now" if rule.phrases else "act now")).kind == kind
+
+
+@pytest.mark.parametrize(("annotations", "kind"), [({}, "confirm"), ({"readOnlyHint": True}, "run")])
+def test_phrases_of_a_mapping_profile_run_what_reads(annotations: Any, kind: str) -> None:
+    act = tool("act", "x", x=TEXT, listed={"annotations": annotations})
+    route = RouteRules((), ready={"a*": SkillOverride(phrases=("do {x}",))})
+    skills = skills_of([("s", act), ("s", FIND)], {}, route=route)
+
+    assert outcome_of(decided(skills, "do it now")).kind == kind
+
+
+def test_a_strict_language_knows_only_configured_phrases() -> None:
+    skills = skills_of([("s", FIND), ("s", SEND)], OWN, route=RouteRules((), language="strict"))
+
+    assert outcome("find page x", skills) == "ask"
+    assert outcome("help", skills) == "ask"
+    assert outcome('send "x" to Ada', skills) == run("send_mail", text="x", to="Ada")
+
+
+def test_where_a_skill_takes_all_text_only_the_operators_phrases_come_before_it() -> None:
+    rules = {"book": OWN["book"]}
+    only = skills_of([("s", FIND)], {})
+    default = skills_of([("s", FIND), ("s", BOOK)], rules, route=RouteRules((), default_skill="find_page"))
+
+    assert outcome("hello", only) == run("find_page", query="hello")
+    assert outcome("find page x", only) == run("find_page", query="find page x")
+    assert outcome("help", default) == run("find_page", query="help")
+    assert outcome("book 2 seats on 2026-05-01", default) == run("book", seats=2, day="2026-05-01")
+
+
+def test_an_only_skill_that_takes_a_url_gets_no_other_text() -> None:
+    fetch = tool("fetch", "url", url={"type": "string", "format": "uri"}, listed=READS)
+    skills = skills_of([("s", fetch)], {})
+
+    assert outcome("https://example.com", skills) == run("fetch", url="https://example.com")
+    assert outcome("Fetch https://example.com.", skills) == run("fetch", url="https://example.com")
+    assert outcome("fetch the news", skills) == "ask"
+
+
+@pytest.mark.parametrize(
+    "text", ["help", "Help!", "What can you do?", "hello", "Hi.", "please help", "Good morning!"]
+)
+def test_a_greeting_is_answered_with_what_the_agent_does(text: str) -> None:
+    said = decided(agent("demo"), text)
+
+    assert isinstance(said, End)
+    assert (said.state, said.is_brief) == (TaskState.COMPLETED, True)
+    assert said.words.startswith("I can do this:\n- greet: Greet someone.\n")
+    assert said.words.endswith(
+        "For example:\n- say hello to Ada\n- how long do 1 km take at 80 km/h\n- count down from 5"
+    )
+
+
+def test_a_skill_named_help_is_called() -> None:
+    skills = skills_of([("s", tool("help", listed=READS)), ("s", FIND)], {})
+
+    assert outcome("help", skills) == run("help")
+    assert outcome("help me", skills) == "ask"
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ("find {nothing}", "the phrase 'find {nothing}' is not used: the tool has no argument 'nothing'"),
+        (
+            "find something",
+            "the phrase 'find something' names no argument, though the tool needs some: each call asks for them",
+        ),
+    ],
+)
+def test_phrases_that_cannot_help_are_remarked(template: str, words: str) -> None:
+    rules = {"find_page": SkillOverride(phrases=(template,))}
+    skills = skills_of([("s", FIND), ("s", SEND)], rules)
+
+    remarks = skill_remarks(skills, options_with(), rules, are_known=True)
+
+    assert [(remark.path, remark.words) for remark in remarks] == [
+        (("skills", "find_page", "phrases"), words)
+    ]
+    assert outcome("find x", skills) == "ask"
+
+
+def _named(one: Tool) -> str:
+    return one.name
+
+
+@pytest.mark.parametrize("one", [FIND, SEND, WIPE], ids=_named)
+def test_a_call_that_names_its_skill_is_as_ever(one: Tool) -> None:
+    required = dict.fromkeys(one.input_schema["required"], "don't; if x")  # type: ignore[union-attr]
+    given = json.dumps({"skill": one.name, "arguments": required})
+
+    assert isinstance(decided(ALL, given), RunTool)
