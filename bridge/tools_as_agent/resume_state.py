@@ -15,7 +15,7 @@ from bridge.a2a.model.objects import Part, TaskState
 from bridge.text.jsonvalues import JsonObject
 from bridge.tools_as_agent.skills import Skill
 from bridge.trace import TraceContext, context
-from bridge.translate.plain_words import Origin
+from bridge.translate.plain_words import Said
 
 ElicitationsByKey = dict[str, dict[str, JsonValue]]
 """A server's questions by key: the params of an elicitation/create each. Also answers by key: an ElicitResult each."""
@@ -55,7 +55,7 @@ class OwnQuestion(_OfTrace):
     releases."""
     tries: int = 0
     """How many answers did not fit so far."""
-    said: Origin | None = None
+    said: Said | None = None
     """How a sentence named the skill. The call may need a confirmation for that reason."""
     kind: Literal["own-question"] = "own-question"
 
@@ -78,7 +78,7 @@ class Confirmation(_OfTrace):
     """See `OwnQuestion`."""
     tries: int = 0
     """How many answers were neither a yes nor a no so far."""
-    said: Origin | None = None
+    said: Said | None = None
     """See `OwnQuestion`."""
     kind: Literal["confirmation"] = "confirmation"
 

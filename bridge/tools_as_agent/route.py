@@ -6,7 +6,8 @@ Spec: A2A 1.0 sections 3.4.3 and 7.6."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -57,7 +58,7 @@ from bridge.translate.elicitation import (
     question_metadata,
     state_of_questions,
 )
-from bridge.translate.extension import QUESTION, URI
+from bridge.translate.extension import EXPLAIN, QUESTION, SKILL, URI
 from bridge.translate.files import place_files
 from bridge.translate.message_to_call import (
     SkillCall,
@@ -90,6 +91,8 @@ _MAX_LISTED: Final = 20
 _MAX_SHOWN: Final = 3
 """The most example sentences in that answer."""
 _MAX_LINE: Final = 200
+_MAX_VALUE: Final = 1000
+"""The most characters of a value that an explanation repeats."""
 _MISFITS: Final = "The question is not asked again after {} answers that do not fit"
 _NEITHER: Final = "Neither a yes nor a no came in {} answers, so the skill was not run"
 _TOGETHER: Final = "the combination of arguments does not fit the tool's schema"
@@ -229,6 +232,8 @@ def ask_server_questions(
 
 def _understood(question: OwnQuestion | None, turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
     """Decide on a message that asks for something new, or answers a question of the bridge."""
+    if question is None and (turn.message.metadata or {}).get(SKILL) == EXPLAIN:
+        return _explained(turn, skills, options)
     skill = None if question is None else _asked_about(question, skills)
     if question is not None:
         answer = own_questions.action_of_message(turn.message, frozenset(question.fields))
@@ -437,7 +442,7 @@ def unless_confirmation(
     """The call, or the question that asks for its confirmation. `confirmed` is the digest of a call that was
     confirmed."""
     skill = run.skill
-    is_free = not _needs_yes(skill, call.said, options)
+    is_free = not _needs_yes(skill, call.said.origin if call.said else None, options)
     if is_free or call_digest(skill.source_key, skill.tool, run.arguments) == confirmed:
         return run
     return confirmation(run, call)
@@ -457,6 +462,54 @@ def _needs_yes(skill: Skill, said: Origin | None, options: AgentOptions) -> bool
             return is_destructive and rule is None and not skill.is_read_only
         case _:
             return not skill.is_read_only
+
+
+def _explained(turn: Turn, skills: Skills, options: AgentOptions) -> End:
+    """What a message means, and by which rule. Nothing is run."""
+    metadata = {key: value for key, value in (turn.message.metadata or {}).items() if key != SKILL}
+    turn = replace(turn, message=turn.message.changed(metadata=metadata or None), metadata={})
+    call = call_from_message(turn.message, {}, skills.tools, options.route, skills.book)
+    decision = _understood(None, turn, skills, options)
+    lines = [*_rule_in_words(call, turn, skills, options), *_next_in_words(decision)]
+    return End(TaskState.COMPLETED, "\n".join(lines), is_brief=True)
+
+
+def _rule_in_words(
+    call: SkillCall | UnclearCall, turn: Turn, skills: Skills, options: AgentOptions
+) -> Iterator[str]:
+    if isinstance(call, UnclearCall):
+        yield "rule: none fits"
+        return
+    by = call.said.by if call.said else ""
+    match call.said.origin if call.said else None:
+        case "phrase":
+            yield f"rule: a phrase of the configuration: {by}"
+        case "ready phrase":
+            yield f"rule: a phrase of the mapping profile: {by}"
+        case "name":
+            yield f"rule: the name of the skill: {by}"
+        case None if skill_asked_for_in(turn.message, skills.tools, options.route) is not None:
+            yield "rule: the message names the skill"
+        case None:
+            yield "rule: the default skill, or the only one"
+    yield f"skill: {call.skill_id}"
+    for name, value in call.arguments.items():
+        yield f"{name} = {json.dumps(value, ensure_ascii=False)[:_MAX_VALUE]}"
+
+
+def _next_in_words(decision: Decision) -> Iterator[str]:
+    match decision:
+        case RunTool():
+            yield "then: the skill runs"
+        case RequireInput(state=TaskState.AUTH_REQUIRED):
+            yield "then: the agent asks for a yes"
+        case RequireInput():
+            words = next((part.text for part in decision.parts if part.text), "")
+            yield f"then: the agent asks: {words}"
+        case End():
+            yield f"then: the agent answers: {decision.words}"
+        case Follow():
+            return
 
 
 def _words_on_skills(skills: Skills) -> str:

@@ -300,8 +300,13 @@ class Conclusion:
         self._end = end
 
     async def __call__(self, job: Job) -> None:
-        """Put the task into its final state."""
+        """Put the task into its final state. A brief answer is the result, so that a Message can be the answer."""
         job.allow_repeats()
+        if self._end.is_brief:
+            job.artifact(Artifact(artifact_id=job.new_id(), parts=_in_words(self._end.words)))
+            notes = notes_of(job)
+            await job.status(self._end.state, message_with_notes(job, ()) if notes else None, keep=b"")
+            return
         message = message_with_notes(job, _in_words(self._end.words))
         await job.status(self._end.state, message, keep=b"")
 

@@ -19,6 +19,9 @@ URI: Final = "urn:mcp-a2a:tool:v1"
 
 SKILL: Final = operators.SKILL_KEY
 """The id of the skill that a message is for, or that a task ran."""
+EXPLAIN: Final = f"{URI}/explain"
+"""In the place of a skill's id: the agent says what the message means, and runs nothing. A bridge that does not know
+this id has no skill of that name, and runs nothing, either."""
 ARGUMENTS: Final = f"{URI}/arguments"
 """The arguments of the call."""
 BLOCK: Final = f"{URI}/block"

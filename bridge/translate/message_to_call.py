@@ -43,7 +43,7 @@ from bridge.translate.extension import ARGUMENTS, SKILL
 from bridge.translate.files import place_files
 from bridge.translate.overrides import SkillOverride
 from bridge.translate.phrases import has_shape
-from bridge.translate.plain_words import Doubtful, Language, Origin, PhraseBook, Understood, says_otherwise
+from bridge.translate.plain_words import Doubtful, Language, PhraseBook, Said, Understood, says_otherwise
 
 _FORM_KEYS: Final = frozenset({"skill", "tool", "arguments"})
 _PAIR: Final = re.compile(r"([^\s=]+)=(.*)", re.DOTALL)
@@ -78,7 +78,7 @@ class SkillCall:
     skill_id: str
     arguments: JsonObject
     unplaced: tuple[Part, ...] = ()
-    said: Origin | None = None
+    said: Said | None = None
     """How a sentence named the skill; None if the message named it in another way."""
 
 
@@ -135,7 +135,7 @@ def call_from_message(
         if isinstance(found, Doubtful):
             return UnclearCall(fitting=found.skill_ids)
         if found is not None:
-            named, said = (found.skill_id, found.arguments), found.said.origin
+            named, said = (found.skill_id, found.arguments), found.said
         elif not skill_id or (book is not None and not takes_text and asks_for_help(message, book)):
             return UnclearCall()
         elif book is not None and not takes_text and _text_into(skill_id, skills, rules) is not None:

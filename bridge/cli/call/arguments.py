@@ -37,6 +37,8 @@ class CallRequest:
     arguments: JsonObject | None
     text: str | None
     declines: bool = False
+    explains: bool = False
+    """Whether the agent only says what the text means."""
 
     @classmethod
     def from_options(cls, options: dict[str, Any]) -> CallRequest:
@@ -56,13 +58,14 @@ class CallRequest:
         values: dict[str, tuple[str, ...]] = {}
         for pair in filter(None, pairs):
             values[pair[1]] = (*values.get(pair[1], ()), pair[2])
-        return cls(skill, values, _object_from(given), text, declines)
+        return cls(skill, values, _object_from(given), text, declines, options["explain"])
 
     def for_agent(self, card: AgentCard) -> CallRequest:
         """The request, whose only word is a text if it holds a space and names no skill."""
         text = self.skill
-        is_alone = text is not None and not self.has_answer and len(text.split()) > 1
-        if text is None or not is_alone or text in {skill.id for skill in card.skills}:
+        is_alone = text is not None and not self.has_answer and (self.explains or len(text.split()) > 1)
+        is_skill = not self.explains and text in {skill.id for skill in card.skills}
+        if text is None or not is_alone or is_skill:
             return self
         return replace(self, skill=None, text=text)
 
@@ -85,7 +88,10 @@ class CallRequest:
     def metadata(self) -> JsonObject | None:
         """Metadata with the skill's name, for agents that read it there."""
         from bridge.translate.call_to_message import skill_metadata
+        from bridge.translate.extension import EXPLAIN, SKILL
 
+        if self.explains:
+            return {SKILL: EXPLAIN}
         return skill_metadata(self.skill) if self.skill else None
 
     @property
@@ -105,6 +111,9 @@ class CallRequest:
         from bridge.translate.call_to_message import arguments_in_words
         from bridge.translate.extension import URI
 
+        is_ours = any(extension.uri == URI for extension in card.capabilities.extensions or ())
+        if self.explains and (self.text is None or not is_ours):
+            raise UsageError("--explain takes a text for an agent of this bridge, which then runs nothing")
         self._require_skill_on(card)
         if self.text is not None:
             return (Part(text=self.text),)
@@ -119,7 +128,7 @@ class CallRequest:
         if tool is not None:
             forms.check_names(arguments, tool, self.skill)
         data = Part(data=arguments, media_type=_JSON)
-        if any(extension.uri == URI for extension in card.capabilities.extensions or ()):
+        if is_ours:
             return (data,)
         text = Part(text=arguments_in_words(arguments, otherwise=self.skill))
         return (text, data) if arguments else (text,)

@@ -80,6 +80,11 @@ class _WithServer(click.Command):
     help="Continue this task: answer its question with KEY=VALUE, --json or --text, or watch it.",
 )
 @click.option("--decline", is_flag=True, help="With --task: decline its question.")
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Show what the agent makes of the text, and by which rule; it runs nothing.",
+)
 @click.option("--trace", is_flag=True, help="Show all sent and received messages on stderr, as JSON.")
 @click.option(
     "--save",
