@@ -74,10 +74,10 @@ a mark at its end do not count; quotation marks keep everything: `say hello to "
 If the agent has a default skill, or only one, and that skill takes text, then only phrases of the file come before
 it. A call that names its skill is no sentence: nothing of this page applies to it.
 
-`--explain` shows which rule matched, and with which values. Nothing is run:
+`mcp-a2a call --explain http://127.0.0.1:8080 "Divide ten by 4, please"` shows which rule matched, and with which
+values. Nothing is run:
 
-```console
-$ mcp-a2a call --explain http://127.0.0.1:8080 "Divide ten by 4, please"
+```
 rule: a phrase of the configuration: divide {dividend} by {divisor}
 skill: divide
 dividend = 10
