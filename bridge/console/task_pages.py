@@ -177,7 +177,7 @@ def call_of(task: Task, agent: ToolsAgent) -> SkillCall | None:
         return None
     tools = {skill.id: skill.tool for skill in agent.published}
     try:
-        call = call_from_message(first, {}, tools, agent.options.route)
+        call = call_from_message(first, {}, tools, agent.options.route, agent.skill_set.book)
     except SlowWork:  # it was understood once, and only a page asks
         return None
     return call if isinstance(call, SkillCall) else None
