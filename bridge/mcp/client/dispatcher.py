@@ -12,6 +12,7 @@ Spec: MCP 2026-07-28 basic (per-request `_meta`), transports (headers), utilitie
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import logging
@@ -42,7 +43,7 @@ from mcp.shared.inbound import (
     encode_header_value,
 )
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp.shared.message import ClientMessageMetadata, MessageMetadata
+from mcp.shared.message import ClientMessageMetadata, MessageMetadata, SessionMessage
 from mcp.shared.transport_context import TransportContext
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
@@ -52,6 +53,7 @@ from mcp_types import (
     ErrorData,
     Implementation,
     JSONRPCRequest,
+    JSONRPCResponse,
     RequestId,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -59,6 +61,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from bridge.errors import counted
 from bridge.mcp.client.elicitation_routing import MODES, ElicitationRouter
 from bridge.mcp.client.faults import FLOODED, UNREACHABLE, error_of
+from bridge.mcp.client.incoming import Incoming
 from bridge.mcp.client.values import OnProgress, ProgressReport
 from bridge.mcp.messages import ELICIT, TASKS_EXTENSION, UnreadableError
 from bridge.text.jsonvalues import JsonObject, exceeds_floats, json_bytes
@@ -103,20 +106,6 @@ OnTaskNews = Callable[[JsonObject], None]
 have to be asked for."""
 
 
-class _PendingResponse:
-    """The awaited response to a request of the bridge."""
-
-    __slots__ = ("arrived", "outcome")
-
-    def __init__(self) -> None:
-        self.arrived = anyio.Event()
-        self.outcome: JsonObject | ErrorData = {}
-
-    def settle(self, outcome: JsonObject | ErrorData) -> None:
-        self.outcome = outcome
-        self.arrived.set()
-
-
 @dataclass(frozen=True, slots=True)
 class UnansweredBounds:
     """The bounds on the requests of a server (pings, questions) whose answers it has not read."""
@@ -155,7 +144,7 @@ class Wire(JSONRPCDispatcher):
         self._questions = questions
         self._on_tools_changed = on_tools_changed
         self._writable = True
-        self._answers: dict[RequestId, _PendingResponse] = {}
+        self._answers: dict[RequestId, asyncio.Future[JsonObject | ErrorData]] = {}
         self._progress: dict[str, OnProgress] = {}
         self._task_news: dict[str, OnTaskNews] = {}
         self._tokens = itertools.count(1)
@@ -194,6 +183,14 @@ class Wire(JSONRPCDispatcher):
                 return answered
             return await on_request(context, method, params)
 
+        def take_at_once(item: SessionMessage) -> bool:
+            if not isinstance(item.message, JSONRPCResponse):
+                return False
+            self._resolve_pending(item.message.id, item.message.result)
+            return True
+
+        if isinstance(self._read_stream, Incoming):
+            self._read_stream.take_at_once = take_at_once
         try:
             await super().run(answer, on_notify, see, task_status=task_status)
         finally:
@@ -211,13 +208,14 @@ class Wire(JSONRPCDispatcher):
         if self.ended:
             raise self._not_sent()
         await anyio.lowlevel.checkpoint_if_cancelled()
-        answer = self._answers[request_id] = _PendingResponse()
+        answer: asyncio.Future[JsonObject | ErrorData] = asyncio.get_running_loop().create_future()
+        self._answers[request_id] = answer
         request = JSONRPCRequest(jsonrpc="2.0", id=request_id, method=method, params=params)
         if self.on_hop is not None:
             self._hop(">", method=method, params=params)
         try:
             await self._write(request, ClientMessageMetadata(headers=dict(headers)))
-            await answer.arrived.wait()
+            outcome = await answer
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             self._writable = False  # nobody took the request
             raise self._not_sent() from None
@@ -229,12 +227,12 @@ class Wire(JSONRPCDispatcher):
             raise
         finally:
             del self._answers[request_id]
-        if isinstance(answer.outcome, ErrorData):
-            self._hop("<", error=answer.outcome.model_dump(exclude_none=True))
-            raise MCPError.from_error_data(answer.outcome)
+        if isinstance(outcome, ErrorData):
+            self._hop("<", error=outcome.model_dump(exclude_none=True))
+            raise MCPError.from_error_data(outcome)
         if self.on_hop is not None:
-            self._hop("<", result=answer.outcome)
-        return answer.outcome
+            self._hop("<", result=outcome)
+        return outcome
 
     async def send_raw_request(
         self,
@@ -302,15 +300,15 @@ class Wire(JSONRPCDispatcher):
         answer = self._answers.get(coerce_request_id(request_id)) if request_id is not None else None
         if answer is None:
             super()._resolve_pending(request_id, outcome)
-        else:
-            answer.settle(outcome)
+        elif not answer.done():
+            answer.set_result(outcome)
 
     def _fan_out_closed(self) -> None:
         """Settle all waiting requests with an error, since the connection has ended."""
         for answer in self._answers.values():
-            if not answer.arrived.is_set():
+            if not answer.done():
                 closed = ErrorData(code=CONNECTION_CLOSED, message=_CLOSED)
-                answer.settle(error_of(FLOODED, self.why_closed) if self.why_closed else closed)
+                answer.set_result(error_of(FLOODED, self.why_closed) if self.why_closed else closed)
         super()._fan_out_closed()
 
     async def _unreadable(self, exc: Exception) -> None:

@@ -165,5 +165,5 @@ async def test_a_call_to_an_unresponsive_child_moves_to_a_new_child_before_the_o
                     tasks.start_soon(call, number)
                     await anyio.wait_all_tasks_blocked()
     lost = "The server process of tools ended"
-    assert results[0] == lost, "it was written before the pipe was known to be closed"
+    assert results[0] in ({"content": []}, lost), "it may be written before the pipe is known to be closed"
     assert results[3] == {"content": []}

@@ -96,16 +96,21 @@ class ChildProcess(asyncio.SubprocessProtocol):
         return self._process.get_returncode() is not None
 
     async def send(self, data: bytes) -> None:
-        """Write to the stdin of the process.
+        """Write to the stdin of the process, once it has read most of the data before.
 
         Raises:
-            BrokenResourceError: stdin is closed, at either end.
+            BrokenResourceError: stdin is closed, at either end, and nothing was written.
         """
-        if not self._stdin_closed:
-            self._stdin.write(data)
-            await self._room.wait()
+        if not self._room.is_set():
+            await self.room()
         if self._stdin_closed:
             raise anyio.BrokenResourceError
+        self._stdin.write(data)
+
+    async def room(self) -> None:
+        """Wait until the process has read most of the data, or stdin is closed."""
+        while not self._room.is_set():
+            await self._room.wait()
 
     def close_stdin(self) -> None:
         """Close stdin once all sent data is written."""

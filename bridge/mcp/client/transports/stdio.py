@@ -7,8 +7,9 @@ The SDK has a stdio transport, too. This transport reads a line in linear time, 
 and ends the connection when the process ends. The end of stdout is not enough, since the child's own children may hold
 stdout open.
 
-Four tasks connect the process and the session: they read stdout, write stdin, log stderr, and wait for the end. They
-are shielded, and only `_Child.end` ends them, so that the output of a stopping server is still read.
+A message is written by the task that sends it. Four tasks do the rest: they read stdout, log stderr, and wait for the
+end of stdin and of the process. They are shielded, and only `_Child.end` ends them, so that the output of a stopping
+server is still read.
 
 Spec: MCP 2026-07-28 basic/transports (stdio), basic/lifecycle (shutdown).
 """
@@ -16,18 +17,21 @@ Spec: MCP 2026-07-28 basic/transports (stdio), basic/lifecycle (shutdown).
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 import anyio
+import anyio.lowlevel
 from mcp.client._transport import TransportStreams
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
 from bridge.errors import UsageError
 from bridge.mcp.client.faults import within_limits
+from bridge.mcp.client.incoming import Incoming
 from bridge.mcp.client.stderr import LastWords, StderrLog
 from bridge.mcp.client.transports.child_commands import argv_of, environment_of
 from bridge.mcp.client.transports.processes import ON_WINDOWS, ChildProcess, ProcessTree, started
@@ -38,11 +42,8 @@ logger = logging.getLogger(__name__)
 _GIVEN: Final = {"PYTHONUTF8": "1"}
 """Variables of every child beside those of the SDK. Without them, Python writes to pipes in the system's encoding."""
 
-_LINES_AT_ONCE: Final = 64
-"""The most waiting messages that are written to the server at once."""
-
-_LINES_AHEAD: Final = 16
-"""How many messages are read ahead of the session, so that not each message of a chunk costs a task switch."""
+_LINES_AT_ONCE: Final = 16
+"""The most lines that are read before other tasks have their turn."""
 
 _GONE: Final = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError)
 """The errors of a pipe or of a stream whose other end is closed."""
@@ -130,12 +131,10 @@ class _Child:
         self._limit_bytes, self._max_values = command.result_limit_bytes, command.result_json_values
         self._pace = command.pace
         self._last_words = last_words
-        streams = anyio.create_memory_object_stream[SessionMessage | Exception](_LINES_AHEAD)
-        self._received, self.messages = streams
-        self.sink, self._outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+        self.messages = Incoming()
+        self.sink = _Stdin(process)
         self._life = anyio.CancelScope(shield=True)
         self._reading, self._waiting, self._chunks = anyio.CancelScope(), False, 0
-        self._flushed = anyio.Event()
         self._silent = anyio.Event()
 
     async def run(self) -> None:
@@ -143,7 +142,7 @@ class _Child:
         with self._life:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._read)
-                tasks.start_soon(self._write)
+                tasks.start_soon(self._watch_stdin)
                 tasks.start_soon(self._watch)
                 tasks.start_soon(self._log_stderr)
 
@@ -152,7 +151,7 @@ class _Child:
         self.messages.close()
         self.sink.close()
         with anyio.move_on_after(self._pace.flush_seconds):
-            await self._flushed.wait()
+            await self._process.room()
         self._process.close_stdin()
         with anyio.move_on_after(self._pace.exit_seconds):
             await self._process.exited.wait()
@@ -171,16 +170,17 @@ class _Child:
     async def _read(self) -> None:
         lines = LineSplitter(self._limit_bytes)
         with suppress(*_GONE):
-            async with self._received:
+            try:
                 with suppress(*_GONE), self._reading:
                     while True:
                         self._waiting = True
                         chunk = await self._process.stdout.receive()
                         self._waiting, self._chunks = False, self._chunks + 1
-                        for line in lines.feed(chunk):
-                            await self._deliver(line)
+                        await self._deliver(lines.feed(chunk))
                 with anyio.move_on_after(self._pace.quiet_seconds):
                     await self._silent.wait()  # so that the last lines are known when the end is reported
+            finally:
+                self.messages.end()
             while True:  # the output is dropped, but it must be read: a server that cannot write cannot end
                 await self._process.stdout.receive()
 
@@ -193,17 +193,13 @@ class _Child:
                 await anyio.sleep(self._pace.quiet_seconds)
         self._reading.cancel()
 
-    async def _deliver(self, line: bytes | OverlongLine) -> None:
-        if isinstance(line, bytes) and (not line or line.isspace()):
-            return
-        for item in within_limits(line, self._limit_bytes, self._max_values):
-            await self._pass_on(item)
-
-    async def _pass_on(self, item: SessionMessage | Exception) -> None:
-        try:
-            self._received.send_nowait(item)
-        except anyio.WouldBlock:
-            await self._received.send(item)
+    async def _deliver(self, lines: Iterator[bytes | OverlongLine]) -> None:
+        for number, line in enumerate(lines, 1):
+            if isinstance(line, OverlongLine) or not (not line or line.isspace()):
+                for item in within_limits(line, self._limit_bytes, self._max_values):
+                    await self.messages.put(item)
+            if number % _LINES_AT_ONCE == 0:
+                await anyio.lowlevel.checkpoint()
 
     async def _watch(self) -> None:
         await self._process.exited.wait()
@@ -220,16 +216,47 @@ class _Child:
 
     # To the process
 
-    async def _write(self) -> None:
+    async def _watch_stdin(self) -> None:
+        """Stop reading once a message cannot be written, since the process no longer reads stdin."""
+        await self.sink.refused.wait()
+        await self._end_reading()
+
+
+class _Stdin:
+    """A `WriteStream` of the SDK, to the stdin of a process."""
+
+    def __init__(self, process: ChildProcess) -> None:
+        self._process = process
+        self._is_closed = False
+        self.refused = anyio.Event()
+        """Set once a message was not written because stdin is closed."""
+
+    async def send(self, message: SessionMessage) -> None:
+        """Write a message, once there is room.
+
+        Raises:
+            ClosedResourceError, BrokenResourceError: the stream or stdin is closed, and nothing was written.
+        """
+        if self._is_closed:
+            raise anyio.ClosedResourceError
         try:
-            async with self._outgoing:
-                async for message in self._outgoing:
-                    lines = [line_of(message)]
-                    with suppress(anyio.WouldBlock, anyio.EndOfStream):
-                        while len(lines) < _LINES_AT_ONCE:
-                            lines.append(line_of(self._outgoing.receive_nowait()))
-                    await self._process.send(b"".join(lines))
-        except _GONE:
-            self._flushed.set()
-            await self._end_reading()
-        self._flushed.set()
+            await self._process.send(line_of(message))
+        except anyio.BrokenResourceError:
+            self.refused.set()
+            raise
+
+    def close(self) -> None:
+        """Take no more messages."""
+        self._is_closed = True
+
+    async def aclose(self) -> None:
+        """Take no more messages."""
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
