@@ -47,6 +47,7 @@ from bridge.tools_as_agent.route import (
     skill_named_by,
 )
 from bridge.tools_as_agent.run import Conclusion, InputRequest, ToolRun
+from bridge.tools_as_agent.run_for_caller import RunForCaller
 from bridge.tools_as_agent.skills import Skill, Skills, skill_remarks, skills_of
 from bridge.translate.availability import FindUnavailable, UnavailablePeer, unavailability, unavailable_peers
 from bridge.translate.extension import URI
@@ -402,16 +403,20 @@ class ToolsAgent:
             source.upstream.reserve(principal, even_if_full=even_if_full)
         except QueueFullError as exc:
             raise a2a_error_of(exc) from exc
-        if isinstance(decision, Follow):
-            return ToolRun(decision, source.upstream, self.options, principal, gate=self._gate_of(source))
-        options = self.options
-        for seconds in (decision.skill.override.call_timeout_seconds, source.call_timeout_seconds):
-            if seconds is not None:
-                options = replace(options, run=options.run.having(call_timeout_seconds=seconds))
-                break
-        turns, gate = self._turns.of(decision.skill.key), self._gate_of(source)
-        run = ToolRun(decision, source.upstream, options, principal, turns, gate)
-        return BriefWork(run) if decision.skill.may_be_brief else run
+        options, limiter, upstream = self.options, None, source.upstream
+        if isinstance(decision, RunTool):
+            limiter = self._turns.of(decision.skill.key)
+            for seconds in (decision.skill.override.call_timeout_seconds, source.call_timeout_seconds):
+                if seconds is not None:
+                    options = replace(options, run=options.run.having(call_timeout_seconds=seconds))
+                    break
+        if upstream.is_called_for_callers:
+            gate = self._gate_of(source)
+            run: ToolRun = RunForCaller(decision, upstream, options, principal, limiter, gate)
+        else:
+            run = ToolRun(decision, upstream, options, principal, limiter)
+        is_brief = isinstance(decision, RunTool) and decision.skill.may_be_brief
+        return BriefWork(run) if is_brief else run
 
     def _gate_of(self, source: SkillSource) -> CallerLoginCheck | None:
         logins = source.upstream.logins

@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from typing import Final
 
 import anyio
 from pydantic import JsonValue
@@ -25,16 +23,14 @@ from pydantic import JsonValue
 from bridge.a2a.model.objects import Artifact, Part, TaskState, made
 from bridge.a2a.tasks.agent import Job
 from bridge.errors import BusyError, PeerError, fault_policy_of
-from bridge.identity.callers.principals import Principal
-from bridge.identity.logins.kept_logins import REFUSED_LOGINS_MOST
+from bridge.identity.tokens.caller_token import CallerToken
 from bridge.mcp.client.call_queue import CallQueue
-from bridge.mcp.client.faults import CallerTokenGoneError, LoginWantedError, ServerRefusedError
+from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.server_tasks import TaskCancelledError
 from bridge.mcp.client.session import resource_of
 from bridge.mcp.client.upstream import Upstream
 from bridge.text.jsonvalues import JsonObject, json_bytes
 from bridge.tools_as_agent.bridge_notes import message_with_notes, notes_of
-from bridge.tools_as_agent.caller_login import CallerLoginCheck
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.progress import ProgressRelay
 from bridge.tools_as_agent.resume_state import End, Follow, RequireInput, RunTool
@@ -54,11 +50,6 @@ from bridge.translate.outcome import (
 
 logger = logging.getLogger(__name__)
 
-_WAITS_FOR_CALLER: Final = (
-    "{} works on this task with the rights of its caller, and the bridge has no valid token of the caller. To go on,"
-    " send a message with a valid token of {}"
-)
-
 
 class ToolRun:
     """Runs the tool that a turn asked for. Call `Upstream.reserve` before; the run calls `release`."""
@@ -70,111 +61,46 @@ class ToolRun:
         options: AgentOptions,
         principal: str,
         limiter: anyio.CapacityLimiter | None = None,
-        gate: CallerLoginCheck | None = None,
     ) -> None:
         """`principal` is the caller, for whom `Upstream.reserve` has reserved a place. `limiter` limits the concurrent
-        calls of the skill, and `gate` asks the caller to log in if the server wants a login. The run keeps these values
-        to its end, even if the agent's options change meanwhile."""
+        calls of the skill. The run keeps these values to its end, even if the agent's options change meanwhile."""
         self._decision = decision
         self._upstream = upstream
         self._options = options
         self._principal = principal
         self._limiter = limiter
-        self._gate = gate
         self._call: CallInRounds | None = None
-        self._before: float | None = None
-        """The time of the login with which a task of the server was last followed."""
-        self._after = 0.0
-        """The time of the login that the server refused. The next login has to be later."""
-        self._refusals = 0
 
     async def __call__(self, job: Job) -> None:
         """Run the tool, until the task ends or asks."""
-        if isinstance(self._decision, RunTool) and self._decision.skill.tool.is_repeatable:
-            job.allow_repeats()
+        self._begin(job)
         try:
-            if isinstance(self._decision, Follow):
-                activated = job.turn.extensions | frozenset(self._decision.task.extensions)
-                job.turn = replace(job.turn, extensions=activated)
-            if isinstance(self._decision, Follow) and not self._can_act(job):
-                await self._wait_for_token(job)
-                return
-            await self._run_for_caller(job)
+            async with self._upstream.queue(job.turn.principal.name, job.events.context_id) as queue:
+                await self._run(job, queue)
         except (PeerError, BusyError) as exc:
-            if job.running.outlives and not self._can_act(job):
-                await self._wait_for_token(job)
-                return
-            telling = fault_policy_of(exc)
-            logger.log(telling.log_level, "a call of %s failed: %s", self._decision.skill_id, exc)
-            await self._end(job, TaskState(telling.task_state), _in_words(str(exc)))
+            await self._fail(job, exc)
         finally:
             self.drop()
+
+    def _begin(self, job: Job) -> None:
+        if isinstance(self._decision, Follow):
+            activated = job.turn.extensions | frozenset(self._decision.task.extensions)
+            job.turn = replace(job.turn, extensions=activated)
+        elif self._decision.skill.tool.is_repeatable:
+            job.allow_repeats()
+
+    async def _fail(self, job: Job, exc: PeerError | BusyError) -> None:
+        """End the task, since the call gave no result."""
+        telling = fault_policy_of(exc)
+        logger.log(telling.log_level, "a call of %s failed: %s", self._decision.skill_id, exc)
+        await self._end(job, TaskState(telling.task_state), _in_words(str(exc)))
 
     def drop(self) -> None:
         """Release what `Upstream.reserve` reserved. Call this if the run is not started."""
         self._upstream.release(self._principal)
 
-    def _can_act(self, job: Job) -> bool:
-        """Whether the server can be called for the caller now: the caller has a valid token, if the server needs
-        one."""
-        issuer, token = self._upstream.caller_issuer, job.turn.principal.token
-        return issuer is None or (token is not None and token.issuer == issuer and token.seconds_left() > 0)
-
-    async def _wait_for_token(self, job: Job) -> None:
-        """Leave the task waiting for a message of its caller, whose token continues the task."""
-        words = _WAITS_FOR_CALLER.format(self._upstream.name, self._upstream.caller_issuer)
-        await job.status(TaskState.AUTH_REQUIRED, job.message(_in_words(words)))
-
-    async def _run_for_caller(self, job: Job) -> None:
-        """Run in a session of the caller. When the caller's login or token expires while a task of the server is
-        followed, the caller's newer login, or the newer token that came with an answer, takes its place."""
-        while True:
-            since = None
-            if self._gate is not None:
-                since = await self._login_made_at(job, self._gate)
-                if since is None and not isinstance(self._decision, Follow):
-                    return None
-            caller = job.turn.principal
-            place = caller.name, job.events.context_id
-            try:
-                async with self._upstream.queue(*place, caller.token, since) as queue:
-                    return await self._run(job, queue)
-            except CallerTokenGoneError:
-                if not self._goes_on_with_another(job, caller, since):
-                    raise
-            except LoginWantedError:
-                if since is None or not self._goes_on_with_another(job, caller, since):
-                    raise
-                self._after = since
-
-    async def _login_made_at(self, job: Job, gate: CallerLoginCheck) -> float | None:
-        """The time of the login to call with. None for a new call means that the task has ended without a login, or
-        waits for a message."""
-        if not isinstance(self._decision, Follow):
-            return await gate.passed(job, self._decision, self._after)
-        with suppress(PeerError):  # the call itself also looks for the login
-            return await gate.since(job)
-        return None
-
-    def _goes_on_with_another(self, job: Job, caller: Principal, since: float | None) -> bool:
-        """Whether the work can go on with another login or token than the caller's last one."""
-        followed = self._call.followed if self._call else None
-        if followed is not None:
-            is_another = since != self._before or self._has_later_token(job, caller)
-            self._decision, self._before = Follow(followed), since
-            return is_another
-        self._refusals += 1
-        return since is not None and self._is_untaken and self._refusals <= REFUSED_LOGINS_MOST
-
-    @property
-    def _is_untaken(self) -> bool:
-        """Whether no round of the call has succeeded, so that the call can be made from its start."""
-        return isinstance(self._decision, RunTool) and not (self._call and self._call.was_taken)
-
-    def _has_later_token(self, job: Job, caller: Principal) -> bool:
-        return job.turn.principal.token != caller.token and self._can_act(job)
-
-    async def _run(self, job: Job, queue: CallQueue) -> None:
+    async def _run(self, job: Job, queue: CallQueue, token: CallerToken | None = None) -> None:
+        """Make the call in a session. `token` is the token of the caller in whose name the server is called."""
         patience = PausableDeadline(self._options.run.call_timeout_seconds)
         progress = ProgressRelay(job, self._options, patience)
         call = self._call = CallInRounds(
@@ -185,7 +111,7 @@ class ToolRun:
             patience,
             self._limiter,
             is_process=self._upstream.is_process,
-            token=job.turn.principal.token if self._upstream.caller_issuer else None,
+            token=token,
         )
         match await _outcome(call, progress, patience):
             case _ if call.gave_up:

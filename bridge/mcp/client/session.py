@@ -146,7 +146,7 @@ class Session:
         baggage_keys: frozenset[str] = frozenset(),
         on_change: Callable[[], None] = lambda: None,
         on_question: Callable[[], None] = lambda: None,
-        on_refusal: Callable[[str], None] = lambda _: None,
+        on_refusal: Callable[[str], None] | None = None,
         peer: str | None = None,
         hops: Hops = UNHEARD,
     ) -> None:
@@ -324,22 +324,18 @@ class Session:
     ) -> JsonObject:
         """Send a request. If the server has not taken it, send it once more, on a new connection."""
         try:
-            result = await self._taken_on_connection(request)
+            try:
+                result = await request(await self._connected())
+            except NotTakenError as exc:
+                logger.debug("%s: %s; sending again", self.name, exc)
+                result = await request(await self._connected())
         except PeerError as exc:
-            if exc.outcome == UNAUTHORIZED and self.down is None:
+            if exc.outcome == UNAUTHORIZED and self.down is None and self._on_refusal is not None:
                 self._on_refusal(str(exc))
             raise
-        self._on_refusal("")
+        if self._on_refusal is not None:
+            self._on_refusal("")
         return result
-
-    async def _taken_on_connection(
-        self, request: Callable[[ServerConnection], Awaitable[JsonObject]]
-    ) -> JsonObject:
-        try:
-            return await request(await self._connected())
-        except NotTakenError as exc:
-            logger.debug("%s: %s; sending again", self.name, exc)
-        return await request(await self._connected())
 
     async def _connected(self) -> ServerConnection:
         if self._connection is not None and not self._connection.is_lost:

@@ -14,7 +14,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -105,7 +105,7 @@ class Upstream:
             settings=settings,
             baggage_keys=baggage_keys,
             on_question=self._go_serial,
-            on_refusal=self._hear_refusal,
+            on_refusal=self._hear_refusal if isinstance(target, HttpTarget) else None,
             peer=name,
             hops=hops,
         )
@@ -274,10 +274,9 @@ class Upstream:
         while self._reserved:
             await self._freed.wait()
 
-    @asynccontextmanager
-    async def queue(
+    def queue(
         self, principal: str, context_id: str, caller: CallerToken | None = None, since: float | None = None
-    ) -> AsyncIterator[CallQueue]:
+    ) -> AbstractAsyncContextManager[CallQueue]:
         """The queue for a caller, with the token that it has shown, or with the login that it made at `since`. Its
         session stays open as long as this is entered. What was begun with an earlier login does not go on.
 
@@ -285,19 +284,18 @@ class Upstream:
             BusyError: all sessions that there may be are in use.
             TokenError: the server is called in the names of callers, and there is no token for it in this one's name.
         """
-        callers = self._callers
-        if callers is not None:
-            caller = callers.require(caller)
-            await callers.of(caller)()  # a session without a token would make its calls wait for one
-            key: tuple[str, ...] | None = (principal, caller.mark.hex())
-        else:
-            key = self._key_of(principal, context_id)
-        if key is None:
-            yield self._shared
-            return
-        if since is not None:
-            self._require_login(key, since)
-        async with self._own_queue(key, caller, since) as queue:
+        if (callers := self._callers) is not None:
+            return self._queue_of_token(callers, principal, caller, since)
+        key = self._key_of(principal, context_id)
+        return nullcontext(self._shared) if key is None else self._own_queue(key, caller, since)
+
+    @asynccontextmanager
+    async def _queue_of_token(
+        self, callers: CallerTokens, principal: str, caller: CallerToken | None, since: float | None
+    ) -> AsyncIterator[CallQueue]:
+        caller = callers.require(caller)
+        await callers.of(caller)()  # a session without a token would make its calls wait for one
+        async with self._own_queue((principal, caller.mark.hex()), caller, since) as queue:
             yield queue
 
     def forget_logins(self, principal: str) -> None:
@@ -322,6 +320,11 @@ class Upstream:
     @property
     def _callers(self) -> CallerTokens | None:
         return self.target.callers if isinstance(self.target, HttpTarget) else None
+
+    @property
+    def is_called_for_callers(self) -> bool:
+        """Whether the server is called with a login or a token of each caller."""
+        return self.logins is not None or self._callers is not None
 
     @property
     def caller_issuer(self) -> str | None:
@@ -393,6 +396,8 @@ class Upstream:
     async def _own_queue(
         self, key: tuple[str, ...], caller: CallerToken | None, since: float | None
     ) -> AsyncIterator[CallQueue]:
+        if since is not None:
+            self._require_login(key, since)
         own = self._own.get(key) or self._open_own(key, caller)
         if since is not None and own.login is not None:
             own.login.bind(since)
