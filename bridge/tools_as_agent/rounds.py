@@ -161,37 +161,34 @@ class CallInRounds:
         return await self._once(progress, replace(call, input_responses=None, request_state=None))
 
     async def _in_turn(self, progress: ProgressRelay, call: ToolCall) -> JsonObject:
+        """Wait for a slot, make the call in the slot, and return the server's answer."""
+        assert isinstance(self._decision, RunTool)
         self._patience.pause()
         waiting = trace.hop.get()
         since = 0.0 if waiting is None else anyio.current_time()
+        most_seconds = self._options.run.queue_timeout_seconds
         try:
             async with (
-                turn(
-                    self._limiter, self._decision.skill_id, self._options.run.queue_timeout_seconds
-                ) as left_seconds,
+                turn(self._limiter, self._decision.skill_id, most_seconds) as left_seconds,
                 self._queue.slot(self._caller, left_seconds, self._tell_wait) as slot,
             ):
                 if waiting is not None:
                     waiting.waited(self._decision.source_key, anyio.current_time() - since)
                     waiting = None
-                return await self._called(progress, call, slot)
+                self._patience.resume()
+                self._job.sent(self._decision.source_key or self._queue.session.name)
+                if self._job.turn.task is None and self._asking is None:
+                    self._job.status(TaskState.WORKING)
+                await self._job.accepted
+                keep = partial(kept_question, self._decision, ResumeMode.OPEN)
+                self._asking = self._asking_that_keeps(keep, slot)
+                self._session = slot.session
+                result = await slot.session.call(call, progress, self._asking)
+                self.was_taken = True
+                return result
         finally:
             if waiting is not None:  # the call never got a slot
                 waiting.waited(self._decision.source_key, anyio.current_time() - since)
-
-    async def _called(self, progress: ProgressRelay, call: ToolCall, slot: CallSlot) -> JsonObject:
-        """Make the call in its slot, and return the server's answer."""
-        self._patience.resume()
-        self._job.sent(self._decision.source_key or self._queue.session.name)
-        if self._job.turn.task is None and self._asking is None:
-            self._job.status(TaskState.WORKING)
-        await self._job.accepted
-        assert isinstance(self._decision, RunTool)
-        self._asking = self._asking_that_keeps(partial(kept_question, self._decision, ResumeMode.OPEN), slot)
-        self._session = slot.session
-        result = await slot.session.call(call, progress, self._asking)
-        self.was_taken = True
-        return result
 
     @property
     def _caller(self) -> Claimant:

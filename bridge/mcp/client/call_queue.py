@@ -16,9 +16,10 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Final
 
 import anyio
@@ -136,6 +137,30 @@ class CallSlot:
         self._queue.holding.pop(self, None)
 
 
+class _SlotClaim:
+    """A call's use of a slot, as a context."""
+
+    def __init__(self, queue: CallQueue, caller: Claimant, within_seconds: float, on_held: OnHeld) -> None:
+        self._queue = queue
+        self._caller = caller
+        self._within_seconds = within_seconds
+        self._on_held = on_held
+        self._slot: CallSlot | None = None
+
+    async def __aenter__(self) -> CallSlot:
+        queue = self._queue
+        self._slot = queue.slot_at_once(self._caller) or await queue.awaited_slot(
+            self._caller, self._within_seconds, self._on_held
+        )
+        return self._slot
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._slot is not None:
+            self._queue.give_back(self._slot)
+
+
 class CallQueue:
     """The running and waiting calls for a group of equal sessions."""
 
@@ -198,18 +223,29 @@ class CallQueue:
         self._slots_each = slots_each
         self.assign_slots()
 
-    @asynccontextmanager
-    async def slot(
+    def slot(
         self, caller: Claimant, within_seconds: float, on_held: OnHeld = lambda _: None
-    ) -> AsyncIterator[CallSlot]:
+    ) -> AbstractAsyncContextManager[CallSlot]:
         """Wait for a slot, and keep it as long as this is entered.
 
         Raises:
             BusyError: no slot became free in `within_seconds`; nothing was sent.
             DisplacedError: the call had to make room for a call of another principal.
         """
+        return _SlotClaim(self, caller, within_seconds, on_held)
+
+    def slot_at_once(self, caller: Claimant) -> CallSlot | None:
+        """A free slot, if no other call waits and the principal may have the slot."""
+        if self._waiting or self._running[caller.principal] >= self._allowance:
+            return None
+        slots = self._free()
+        return None if slots is None else self._taken(slots, caller)
+
+    async def awaited_slot(self, caller: Claimant, within_seconds: float, on_held: OnHeld) -> CallSlot:
+        """Wait for a slot; see `slot`. The caller gives it back."""
         ticket = _Ticket(caller, on_held, anyio.current_time())
         self._waiting.setdefault(caller.principal, {})[ticket] = None
+        is_given = False
         try:
             self.assign_slots(ticket)
             if ticket.slot is None:
@@ -217,9 +253,25 @@ class CallQueue:
                     await self._assigned(ticket)
             if ticket.slot is None:
                 raise self._no_slot(ticket, within_seconds)
-            yield ticket.slot
+            is_given = True
+            return ticket.slot
         finally:
-            self._leave(ticket)
+            if not is_given:
+                self._forget(ticket)
+                if ticket.slot is not None:
+                    self.give_back(ticket.slot)
+                self.assign_slots()
+
+    def give_back(self, slot: CallSlot) -> None:
+        """End the use of a slot."""
+        principal = slot.caller.principal
+        slot.session_slots.taken -= 1
+        self._running[principal] -= 1
+        if not self._running[principal]:
+            del self._running[principal]
+        self.holding.pop(slot, None)
+        if self._waiting:
+            self.assign_slots()
 
     def displace(self, principal: str) -> bool:
         """Remove the newest waiting call of a principal from the queue. Returns False if there is none."""
@@ -317,6 +369,8 @@ class CallQueue:
         return self._sessions[-1]
 
     def _least_taken(self, slots: list[_SessionSlots]) -> _SessionSlots:
+        if len(slots) == 1:
+            return slots[0]
         return min(slots, key=lambda slot: (slot.session.down is not None, slot.taken))
 
     def _assign(self, ticket: _Ticket, slots: _SessionSlots) -> None:
@@ -324,20 +378,13 @@ class CallQueue:
         principal = ticket.caller.principal
         if principal in self._waiting:
             self._waiting[principal] = self._waiting.pop(principal)  # now the other principals come first
-        slots.taken += 1
-        self._running[principal] += 1
-        ticket.slot = CallSlot(self, slots, ticket.caller)
+        ticket.slot = self._taken(slots, ticket.caller)
         ticket.moved.tell()
 
-    def _leave(self, ticket: _Ticket) -> None:
-        self._forget(ticket)
-        if (slot := ticket.slot) is not None:
-            slot.session_slots.taken -= 1
-            self._running[slot.caller.principal] -= 1
-            if not self._running[slot.caller.principal]:
-                del self._running[slot.caller.principal]
-            self.holding.pop(slot, None)
-        self.assign_slots()
+    def _taken(self, slots: _SessionSlots, caller: Claimant) -> CallSlot:
+        slots.taken += 1
+        self._running[caller.principal] += 1
+        return CallSlot(self, slots, caller)
 
     def _forget(self, ticket: _Ticket) -> None:
         """Remove the ticket from the waiting calls, if it is there."""
