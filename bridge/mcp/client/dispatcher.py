@@ -133,6 +133,7 @@ class Wire(JSONRPCDispatcher):
     ) -> None:
         super().__init__(*streams, on_stream_exception=self._unreadable)
         self._name = name
+        self._messages = streams[0]
         self._warned: set[str] = set()
         """The kinds of ignored messages for which a warning was logged."""
         self.closed = anyio.Event()
@@ -189,8 +190,8 @@ class Wire(JSONRPCDispatcher):
             self._resolve_pending(item.message.id, item.message.result)
             return True
 
-        if isinstance(self._read_stream, Incoming):
-            self._read_stream.take_at_once = take_at_once
+        if isinstance(self._messages, Incoming):
+            self._messages.take_at_once = take_at_once
         try:
             await super().run(answer, on_notify, see, task_status=task_status)
         finally:
