@@ -196,7 +196,7 @@ async def test_a_login_whose_issuer_answers_after_the_link_has_expired_is_taken_
         async with opened(here) as bridge:
             waiting, _ = await bridge.asked("alice")
             left_behind, link = await bridge.asked("bob")
-            async with httpx2.AsyncClient(trust_env=False) as browser:
+            async with httpx2.AsyncClient() as browser:
                 while (await browser.get(link)).status_code != 410:
                     await anyio.sleep(0.01)
             await logged_in(here)

@@ -88,14 +88,14 @@ class Office:
 
     async def is_asked(self, who: str, link: str) -> dict[str, str]:
         """What the page asks this principal to approve: each name, and its HTML."""
-        async with httpx2.AsyncClient(trust_env=False, timeout=30, follow_redirects=True) as browser:
+        async with httpx2.AsyncClient(timeout=30, follow_redirects=True) as browser:
             csrf = re.findall(r'name="csrf" value="([^"]+)"', (await browser.get(link)).text)[0]
             page = await browser.post(link, data={"csrf": csrf, "token": TOKENS[who]})
         return dict(re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", page.text))
 
     async def logs_in(self, who: str, link: str, act: str = "approve") -> httpx2.Response:
         """A browser of this principal goes all the way."""
-        async with httpx2.AsyncClient(trust_env=False, timeout=30, follow_redirects=True) as browser:
+        async with httpx2.AsyncClient(timeout=30, follow_redirects=True) as browser:
             page = await browser.get(link)
             for form in ({"token": TOKENS[who]}, {act: "yes"}):
                 csrf = re.findall(r'name="csrf" value="([^"]+)"', page.text)[0]
@@ -471,7 +471,7 @@ async def test_somebody_elses_login_does_not_let_a_task_go_on(tmp_path: Path) ->
     async with office(tmp_path) as here:
         task, link = await here.asked("alice")
         await put(replace(here.login_config, principal="bob"), here.issuer)
-        async with httpx2.AsyncClient(trust_env=False, timeout=30) as browser:
+        async with httpx2.AsyncClient(timeout=30) as browser:
             page = await browser.get(link)
             csrf = re.findall(r'name="csrf" value="([^"]+)"', page.text)[0]
             refused = await browser.post(link, data={"csrf": csrf, "token": TOKENS["bob"]})
@@ -488,7 +488,7 @@ async def test_a_link_that_nobody_used_leaves_the_task_to_the_next_message(tmp_p
         task, link = await here.asked("alice")
         while here.there.bridge.running:
             await anyio.sleep(0.01)
-        async with httpx2.AsyncClient(trust_env=False) as browser:
+        async with httpx2.AsyncClient() as browser:
             assert (await browser.get(link)).status_code == 410
         await put(replace(here.login_config, principal="alice"), here.issuer)
         await here.send("alice", {"taskId": task["id"], "parts": [{"text": "done"}]})

@@ -62,7 +62,7 @@ class Served:
 
     def client(self, shown: Issued | None = None) -> httpx2.AsyncClient:
         verify: Any = self.authority.trusted(shown) if self.url.startswith("https") else False
-        return httpx2.AsyncClient(verify=verify, trust_env=False)
+        return httpx2.AsyncClient(verify=verify)
 
 
 @asynccontextmanager
@@ -206,7 +206,7 @@ async def test_the_door_of_the_bridge_itself_opens_to_nobody_else(tmp_path: Path
     async with (
         serving(tmp_path) as served,
         listening(served.bridge.own_door) as door,
-        httpx2.AsyncClient(trust_env=False) as client,
+        httpx2.AsyncClient() as client,
     ):
         guessed = {"X-MCP-A2A-Own": "guess"}
         assert (await client.get(door + CARD)).status_code == 403

@@ -83,7 +83,7 @@ async def begins(browser: ConsoleBrowser) -> httpx2.Response:
 async def answer_of(begun: httpx2.Response) -> str:
     """The address to which the issuer sends a browser back."""
     assert begun.status_code == 200, begun.text
-    async with httpx2.AsyncClient(trust_env=False) as http:
+    async with httpx2.AsyncClient() as http:
         page = await http.get(begun.json()["to"])
     location: str = page.headers["location"]
     return location

@@ -222,7 +222,7 @@ async def journey(kind: str, issuers: Issuers, folder: Path) -> AsyncIterator[Jo
         text = await file_of(kind, server, corp)
         await operator_logs_in(folder, text.replace("{root}", "http://127.0.0.1:9"))
         root = await stack.enter_async_context(serving_file(folder, text, SECRETS))
-        http = await stack.enter_async_context(httpx2.AsyncClient(trust_env=False, timeout=WAIT_SECONDS))
+        http = await stack.enter_async_context(httpx2.AsyncClient(timeout=WAIT_SECONDS))
         while (await http.get(f"{root}/readyz")).status_code != 200:
             await anyio.sleep(0.02)
         yield Journey(*await two_people(stack, kind, root, corp, http), server)
@@ -372,7 +372,7 @@ async def test_a_bridge_that_is_killed_while_people_log_in_goes_on_with_their_ta
             await operator_logs_in(tmp_path, text.replace("{root}", root))
             file = str(tmp_path / "login.toml")
             serve = partial(started, "serve", file, "--port", state=state, until="/agents/desk", port=port)
-            http = await stack.enter_async_context(httpx2.AsyncClient(trust_env=False, timeout=WAIT_SECONDS))
+            http = await stack.enter_async_context(httpx2.AsyncClient(timeout=WAIT_SECONDS))
             alice, bob = await two_people(stack, kind, root, issuers["corp"], http)
             async with process_of(serve(**SECRETS)) as first:
                 task, link = await alice.asks()
@@ -407,7 +407,7 @@ async def test_a_replica_that_is_killed_while_people_log_in_leaves_their_tasks_t
             serve = partial(started, "serve", file, "--port", state=state, until="/agents/desk", **secrets)
             one = await stack.enter_async_context(process_of(serve(port=there)))
             await stack.enter_async_context(process_of(serve(port=port)))
-            http = await stack.enter_async_context(httpx2.AsyncClient(trust_env=False, timeout=WAIT_SECONDS))
+            http = await stack.enter_async_context(httpx2.AsyncClient(timeout=WAIT_SECONDS))
             one_rpc, two_rpc = (Rpc(http, f"{root}/agents/desk", bearer(TOKENS["alice"])) for root in roots)
             alice = Person("alice", TOKENS["alice"], one_rpc)
             await stack.enter_async_context(alice.browser)

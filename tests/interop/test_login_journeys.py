@@ -241,7 +241,7 @@ from = ["tools"]
 
 async def why_down(root: str, token: str = "") -> str:
     """Why something is down, as /readyz says it to an operator; "" if nothing is."""
-    async with httpx2.AsyncClient(trust_env=False, headers=bearer(token) if token else {}) as http:
+    async with httpx2.AsyncClient(headers=bearer(token) if token else {}) as http:
         found = (await http.get(f"{root}/readyz")).json()
     faces = [*found["agents"].values(), *found["mcp"].values()]
     peers = [one for face in faces for kind in ("servers", "agents") for one in face.get(kind, {}).values()]
@@ -345,7 +345,7 @@ async def test_two_replicas_renew_a_rotating_token_a_hundred_times_and_the_famil
         await ran(tmp_path, "login", "tools", str(file))
         for root in roots:
             await up_at(root, OPS)
-        http = await stack.enter_async_context(httpx2.AsyncClient(trust_env=False, timeout=WAIT_SECONDS))
+        http = await stack.enter_async_context(httpx2.AsyncClient(timeout=WAIT_SECONDS))
         (client_id,) = {
             str(jwt.decode(one, options={"verify_signature": False})["client_id"]) for one in server.shown
         }

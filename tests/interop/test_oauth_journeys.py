@@ -223,7 +223,7 @@ class AsTheCardSays(CredentialService):
 async def test_a2a_sdk_gets_a_token_as_the_card_says(trusting: Trusting, issuers: Issuers) -> None:
     client = await issuers["corp"].machine()
     with anyio.fail_after(WAIT_SECONDS):
-        async with httpx.AsyncClient(timeout=WAIT_SECONDS, trust_env=False) as http:
+        async with httpx.AsyncClient(timeout=WAIT_SECONDS) as http:
             resolver = A2ACardResolver(http, trusting.agent)
             while (
                 not (card := await resolver.get_agent_card())

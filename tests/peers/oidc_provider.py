@@ -219,4 +219,4 @@ class Browser:
 
 
 def _http() -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(trust_env=False, timeout=WAIT_SECONDS)
+    return httpx2.AsyncClient(timeout=WAIT_SECONDS)

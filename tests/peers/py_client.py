@@ -41,7 +41,7 @@ class PyClient:
 
     async def __aenter__(self) -> Self:
         # Without a client of ours the SDK takes one with a timeout of 5 s.
-        self._http = httpx.AsyncClient(timeout=self._wait_seconds, trust_env=False)
+        self._http = httpx.AsyncClient(timeout=self._wait_seconds)
         try:
             # Two clients, for one that may stream never sends any other way; the first sets A2A-Version.
             sending, streaming = self._factory(streaming=False), self._factory(streaming=True)

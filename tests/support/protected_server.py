@@ -73,7 +73,7 @@ class ProtectedServer(TokenVerifier):
         )
 
     async def _key(self, token: str) -> jwt.PyJWK:
-        async with httpx2.AsyncClient(trust_env=False) as http:
+        async with httpx2.AsyncClient() as http:
             metadata = (await http.get(f"{self.issuer}/.well-known/oauth-authorization-server")).json()
             keys = jwt.PyJWKSet.from_dict((await http.get(metadata["jwks_uri"])).json())
         return keys[jwt.get_unverified_header(token)["kid"]]

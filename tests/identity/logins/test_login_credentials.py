@@ -346,7 +346,7 @@ async def log_in_to(login_config: LoginConfig) -> Login:
     """Log in, and keep the login, as the command does for a person who consents."""
 
     async def browse(url: str) -> None:
-        async with httpx2.AsyncClient(trust_env=False, timeout=30) as client:
+        async with httpx2.AsyncClient(timeout=30) as client:
             await client.get(url, follow_redirects=True)
 
     async with login_landing("127.0.0.1", 0) as landing:

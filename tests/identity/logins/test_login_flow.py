@@ -40,7 +40,7 @@ class Browser:
 
     async def __call__(self, url: str) -> None:
         self.opened.append(url)
-        async with httpx2.AsyncClient(trust_env=False, timeout=30, verify=self._verify) as client:
+        async with httpx2.AsyncClient(timeout=30, verify=self._verify) as client:
             page = await client.get(url)
             self.back.append(await client.get(page.headers["location"]))
 
@@ -254,7 +254,7 @@ async def test_an_answer_with_another_state_changes_nothing(tmp_path: Path) -> N
 
     async with (
         began(server, tmp_path) as (login_config, landing),
-        httpx2.AsyncClient(trust_env=False) as client,
+        httpx2.AsyncClient() as client,
     ):
 
         async def show(url: str) -> None:
@@ -272,7 +272,7 @@ async def test_a_code_that_comes_twice_is_used_once(tmp_path: Path) -> None:
     server = LoginServer()
     async with (
         began(server, tmp_path) as (login_config, landing),
-        httpx2.AsyncClient(trust_env=False) as client,
+        httpx2.AsyncClient() as client,
     ):
 
         async def show(url: str) -> None:
@@ -287,7 +287,7 @@ async def test_a_code_that_comes_twice_is_used_once(tmp_path: Path) -> None:
 
 @pytest.mark.outside
 async def test_a_request_with_another_host_or_path_gets_an_error_page(tmp_path: Path) -> None:
-    async with login_landing("127.0.0.1", 0) as landing, httpx2.AsyncClient(trust_env=False) as client:
+    async with login_landing("127.0.0.1", 0) as landing, httpx2.AsyncClient() as client:
         landing.state = "ours"
         root = landing.redirect_uri.removesuffix("/callback")
         other = {"Host": f"evil.example:{landing.port}"}
@@ -306,7 +306,7 @@ async def test_a_request_for_an_invalid_url_does_not_end_the_landing() -> None:
         async with await anyio.connect_tcp("127.0.0.1", landing.port) as stream:
             await stream.send(f"GET //[ HTTP/1.1\r\nHost: 127.0.0.1:{landing.port}\r\n\r\n".encode())
             assert (await stream.receive()).startswith(b"HTTP/1.1 400 ")
-        async with httpx2.AsyncClient(trust_env=False) as client:
+        async with httpx2.AsyncClient() as client:
             assert (await client.get(f"{landing.redirect_uri}?state=ours&code=1")).status_code == 200
 
 
@@ -452,7 +452,7 @@ async def test_a_login_that_began_is_finished_from_its_fields_only(tmp_path: Pat
         fields = json.loads(json.dumps(asdict(begun)))
         bare = Login(**fields.pop("bare") | {"scopes": begun.bare.scopes})
         again = BegunLogin(**fields, bare=bare)
-        async with httpx2.AsyncClient(trust_env=False) as client:
+        async with httpx2.AsyncClient() as client:
             place = (await client.get(begun.page)).headers["location"]
         login = await finish_login(login_config, again, dict(parse_qsl(urlsplit(place).query)), 30)
     assert place.startswith(f"{back}?")

@@ -69,7 +69,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[IssuerDesk]:
         async with (
             server.serve() as url,
             people.serve() as issuer,
-            httpx2.AsyncClient(trust_env=False) as http,
+            httpx2.AsyncClient() as http,
         ):
             login_config = LoginConfig(url, LoginFiles(tmp_path), "crm", scopes=("read",))
             keys = KeySource("corp", issuer_at(issuer, {}).place, http, LIMITS)

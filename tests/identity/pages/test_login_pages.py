@@ -84,7 +84,7 @@ class Browser:
         """Follows the page that was approved; the address that the issuer sends it back to."""
         found = _PAGE.search(self.page.text)
         assert found is not None
-        async with httpx2.AsyncClient(trust_env=False) as outside:
+        async with httpx2.AsyncClient() as outside:
             answer = await outside.get(found[1].replace("&amp;", "&"))
         return answer.headers["location"]
 
