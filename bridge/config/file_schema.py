@@ -9,6 +9,8 @@ Spec: JSON Schema 2020-12.
 from __future__ import annotations
 
 import re
+from copy import deepcopy
+from functools import cache
 from typing import Final
 
 from bridge.config.check.rules import CHOICES
@@ -35,7 +37,7 @@ _EXTENDS: Final[JsonObject] = {
 
 def file_schema() -> JsonObject:
     """The schema of the configuration file."""
-    schema = config_schema()
+    schema = deepcopy(config_schema())
     for choice in CHOICES:
         table = node_at(schema, tuple("name" if step == "*" else step for step in _elements(choice.path)))
         table["oneOf" if choice.only_one else "anyOf"] = [{"required": [key]} for key in choice.keys]
@@ -61,9 +63,12 @@ def profile_schema() -> JsonObject:
     return {"$schema": DIALECT, "title": "A mapping profile of mcp-a2a", **schema}
 
 
+@cache
 def config_schema() -> SchemaNode:
     """The schema of the file's keys, without the rules between keys. A key that says for one peer, skill or tool what a
-    key of a profile says for all has the meaning of that key."""
+    key of a profile says for all has the meaning of that key.
+
+    Making the schema takes a tenth of a second, so all callers share one schema. They must not change it."""
     schema: SchemaNode = tidied(Config.model_json_schema())
     meanings = meanings_in(read_toml(profile_place(DEFAULT_PROFILE_NAME), "the mapping profile"))
     words = {key: _RANGE.sub("", words) for (_, key), words in meanings.items()}

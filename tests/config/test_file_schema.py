@@ -140,7 +140,7 @@ OVERRIDES = [
 """`confirm` is yes or no for one skill, and for which ones in a profile."""
 
 
-_profile_schema, _config_schema = cache(profile_schema), cache(config_schema)
+_profile_schema, _config_schema = cache(profile_schema), config_schema
 
 
 @pytest.mark.parametrize(
