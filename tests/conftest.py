@@ -19,7 +19,7 @@ from hypothesis import settings
 from tests.peers.node import require_peers
 from tests.peers.oidc_provider import OidcProvider, running_issuers
 from tests.requirements import REQUIREMENTS
-from tests.support import failed, forked, outside, proactor_like, slowest, validated_again
+from tests.support import failed, forked, outside, proactor_like, slowest, tiers, validated_again
 
 FULL_EXAMPLES: Final = 200
 """Of what is tried with any values, in `make fuzz`; the suite takes a share of it."""
@@ -172,6 +172,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what needs a process or a socket. A test that is `slow` or `long` runs only when `-m` asks for it."""
+    tiers.mark_long(items, are_all=not any("::" in argument for argument in config.args))
     if outside.MARK in config.option.markexpr:
         for item in items:
             outside.mark(item)

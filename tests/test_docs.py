@@ -95,6 +95,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", READ, ids=[str(page.relative_to(ROOT)) for page in READ])
+@pytest.mark.smoke("README.md", "docs/guides/wrap-a-server.md")
 def test_what_a_page_says_happens(page: Path, tmp_path: Path) -> None:
     blocks = blocks_of(page)
     if any("npx" in block.text for block in blocks):

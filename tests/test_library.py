@@ -333,6 +333,7 @@ PLUGINS = {
 
 
 @pytest.mark.outside
+@pytest.mark.long
 async def test_a_bridge_is_a_fixture(tmp_path: Path) -> None:
     """With each plugin one test passes, one fails with its own reason, and the teardown says nothing."""
     has_asyncio = importlib.util.find_spec("pytest_asyncio") is not None
@@ -357,6 +358,7 @@ async def test_a_bridge_is_a_fixture(tmp_path: Path) -> None:
 
 
 @pytest.mark.outside
+@pytest.mark.long
 async def test_a_program_that_uses_the_library_is_typed(tmp_path: Path) -> None:
     """`py.typed` is there, and what the door gives has types."""
     program = tmp_path / "program.py"

@@ -41,6 +41,7 @@ def shown(block: Any) -> str:
 
 @pytest.mark.parametrize("streams", [True, False], ids=["streams", "polls"])
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.smoke("JSONRPC-streams", "0.3 HTTP+JSON-polls")
 async def test_an_agents_answer_is_the_result(form: str, streams: bool, tmp_path: Path) -> None:
     rows = [row for row in (STREAMED if streams else POLLED) if form in row.forms]
     agent, odd = RawAgent(rows, form, card_of(form, streams=streams)), []

@@ -128,6 +128,7 @@ async def test_the_tools_of_the_raw_server_are_listed_and_answer_as_they_do_dire
 
 
 @each_way
+@pytest.mark.smoke("auto", "legacy", "auto-0.1")
 async def test_the_errors_of_a_server_come_back_as_errors(mode: str, older: str, tmp_path: Path) -> None:
     async with both_ways(raw_command(), mode, tmp_path, older) as (_, through):
         wrong = await raw(through, "refuse", {"code": -32602})
@@ -141,6 +142,7 @@ async def test_the_errors_of_a_server_come_back_as_errors(mode: str, older: str,
 
 
 @each_way
+@pytest.mark.smoke("auto", "legacy", "auto-hermes")
 async def test_progress_comes_through_in_order(mode: str, older: str, tmp_path: Path) -> None:
     async with both_ways(raw_command(), mode, tmp_path, older) as (_, through):
         seen: list[tuple[Any, ...]] = []
@@ -158,6 +160,9 @@ async def test_progress_comes_through_in_order(mode: str, older: str, tmp_path: 
 @each_way
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.parametrize("action", ["accept", "decline", "cancel"])
+@pytest.mark.smoke(
+    "accept-legacy-auto", "decline-modern-auto", "cancel-modern-legacy", "accept-legacy-auto-hermes"
+)
 async def test_questions_come_through_and_so_do_their_answers(
     era: str, mode: str, older: str, action: Any, tmp_path: Path
 ) -> None:
@@ -172,6 +177,7 @@ async def test_questions_come_through_and_so_do_their_answers(
 
 @each_mode
 @pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.smoke("legacy-auto", "modern-legacy")
 async def test_the_same_answer_to_the_same_question_of_two_calls_counts_twice(
     era: str, mode: str, tmp_path: Path
 ) -> None:
@@ -235,6 +241,7 @@ PROFILES = sorted(file.stem for file in Path("mappings").glob("*.toml"))
 
 
 @pytest.mark.parametrize("mapping", PROFILES)
+@pytest.mark.smoke("default", "strict")
 async def test_every_profile_gives_what_the_server_gives(mapping: str, tmp_path: Path) -> None:
     """Completely, since both sides know the extension. Calls that need a confirmation are confirmed."""
     profile = load_profile(mapping)

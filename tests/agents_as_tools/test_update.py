@@ -40,6 +40,7 @@ async def names_of(host: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.smoke("auto")
 async def test_calls_in_flight_keep_the_old_agents_and_options(mode: str, tmp_path: Path) -> None:
     results: list[str] = []
     with anyio.fail_after(WAIT_SECONDS):

@@ -124,6 +124,7 @@ def test_curl_calls_a_tool_of_a_server_without_a_session(run: Any) -> None:
     assert mcp_line(URL, "ä", {}) is None
 
 
+@pytest.mark.smoke("sh")
 def test_what_is_too_long_for_a_word_of_a_command_line_comes_over_stdin(run: Any) -> None:
     arguments: Any = {"text": "it's $HOME \\ \u00e4\n" * WORD_BYTES}
     got = run(command_line(URL, "echo", arguments, ["--bearer", "env:X"]))

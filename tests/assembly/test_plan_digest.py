@@ -158,6 +158,7 @@ def test_another_secret_changes_the_digest_and_none_can_be_read_from_it(tmp_path
     assert theirs.proofs(ProofPurpose.PLAN, plan_bytes(plan)) != {digest}
 
 
+@pytest.mark.long
 def test_a_digest_is_the_same_in_every_process(tmp_path: Path) -> None:
     plan_of(tmp_path)
     script = """if True:

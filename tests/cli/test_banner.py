@@ -80,6 +80,7 @@ def test_characters_that_a_terminal_lacks_are_replaced(
     assert stream.buffer.getvalue().decode(encoding) == written_as  # type: ignore[attr-defined]
 
 
+@pytest.mark.long
 def test_a_result_goes_to_a_latin_1_terminal_without_a_traceback(tmp_path: Path) -> None:
     file = written(tmp_path, RAW, DEVTOOLS)
     done = run_command("check", str(file), state=tmp_path, PYTHONIOENCODING="latin-1")

@@ -160,6 +160,7 @@ def test_stdout_carries_nothing_but_the_protocol(agent: str, tmp_path: Path) -> 
     assert "Traceback" not in err
 
 
+@pytest.mark.long
 def test_over_stdio_it_loads_nothing_that_it_does_not_serve_with(agent: str, tmp_path: Path) -> None:
     others = (
         "bridge.tools_as_agent",
@@ -234,6 +235,7 @@ def test_an_agent_that_is_down_at_the_next_start_has_the_tools_it_had(tmp_path: 
 @pytest.mark.any_loop
 @pytest.mark.parametrize("options", [(), ("--http", "--port", "0")], ids=["stdio", "http"])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+@pytest.mark.smoke("2-130-stdio", "15-0-http")
 def test_a_signal_ends_it(
     number: int, code: int, options: tuple[str, ...], agent: str, tmp_path: Path
 ) -> None:

@@ -18,6 +18,7 @@ from tests.support.files import DEVTOOLS, RAW, written
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.smoke("ES256", "EdDSA")
 def test_a_new_key_is_for_its_owner_and_the_printed_lines_name_it(algorithm: str, tmp_path: Path) -> None:
     file = tmp_path / "card.pem"
     done = run_here("keys", "new", "--algorithm", algorithm, str(file), state=tmp_path)

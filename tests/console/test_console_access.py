@@ -263,6 +263,7 @@ async def test_a_token_of_an_issuer_signs_in_if_it_is_for_the_console(tmp_path: 
 
 
 @pytest.mark.outside
+@pytest.mark.long
 def test_without_its_package_the_start_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['jinja2'] = None\n"

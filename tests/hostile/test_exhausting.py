@@ -130,6 +130,7 @@ async def conversation(event: dict[str, Any]) -> Any:
     "event",
     [{"message": SAID}, {"statusUpdate": {**WORKING, "status": {**WORKING["status"], "message": SAID}}}],
 )
+@pytest.mark.smoke("event0")
 async def test_of_what_an_agent_says_without_end_the_newest_is_kept(event: dict[str, Any]) -> None:
     task = await conversation(event)
     assert task.status.state is TaskState.COMPLETED
@@ -205,6 +206,7 @@ async def called(
 @pytest.mark.parametrize(
     ("count", "size", "limit_bytes"), [(20_000, 1, 64 * MEGABYTE), (1000, 20_000, MEGABYTE)]
 )
+@pytest.mark.smoke("1000-20000-1000000")
 async def test_a_server_that_asks_and_takes_in_no_answers_loses_its_connection(
     count: int, size: int, limit_bytes: int, caplog: pytest.LogCaptureFixture
 ) -> None:

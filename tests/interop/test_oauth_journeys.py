@@ -128,6 +128,7 @@ def calling(skill: str, **arguments: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("sdk", [PyClient, JsClient])
 @pytest.mark.parametrize("transport", ["JSONRPC", "HTTP+JSON"])
+@pytest.mark.smoke("JSONRPC-PyClient", "HTTP+JSON-JsClient")
 async def test_the_official_clients_call_a_wrapped_server_with_a_token_of_the_agent_alone(
     transport: Transport, sdk: type[PeerClient], trusting: Trusting, issuers: Issuers
 ) -> None:
@@ -371,6 +372,7 @@ async def test_the_official_client_discovers_registers_logs_in_and_steps_up_by_i
 
 
 @pytest.mark.parametrize("sdk", ["client", "sdk"])
+@pytest.mark.smoke("client")
 async def test_the_clients_in_typescript_do_the_same(sdk: str, trusting: Trusting, issuers: Issuers) -> None:
     calls: list[tuple[str, dict[str, Any]]] = [("look", {}), ("put", {"text": "hello"}), ("look", {})]
     command = js_mcp_client_command(sdk, trusting.server, CALLBACK, "alice", calls)
@@ -414,6 +416,7 @@ OF_EXCHANGES: dict[str, Any] = {"redirect_uris": [], "response_types": [], "appl
 
 
 @pytest.mark.parametrize("giver", ["corp", "partner"])
+@pytest.mark.smoke("partner")
 async def test_an_agent_gets_a_token_in_the_name_of_whoever_calls_the_tool(
     giver: str, issuers: Issuers, tmp_path: Path
 ) -> None:
@@ -485,6 +488,7 @@ WAYS: Mapping[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.smoke("private_key_jwt")
 async def test_a_server_that_wants_tokens_is_wrapped_with_those_of_the_bridge_itself(
     way: str, issuers: Issuers, tmp_path: Path
 ) -> None:
@@ -555,6 +559,7 @@ from = ["crm"]
 
 
 @pytest.mark.parametrize("giver", ["corp", "partner"])
+@pytest.mark.smoke("corp")
 async def test_a_wrapped_server_gets_a_token_in_the_name_of_whoever_calls_the_skill(
     giver: str, issuers: Issuers, tmp_path: Path
 ) -> None:

@@ -77,6 +77,7 @@ def test_items_are_unique_as_json_has_it() -> None:
         ({"contains": {"const": 1}}, [2, 3]),
     ],
 )
+@pytest.mark.smoke("items0--1", "items3-value3")
 async def test_a_slow_check_asks_for_a_worker_which_ends_it_while_the_loop_goes_on(
     items: dict[str, Any], value: Any
 ) -> None:

@@ -46,6 +46,7 @@ def rest(path: str) -> tuple[str, Any]:
     return path, message(call_part("echo", text="a"))
 
 
+@pytest.mark.long
 def test_the_first_call_on_a_full_disk_is_told_and_calls_go_on_once_there_is_room(tmp_path: Path) -> None:
     with nearly_full(tmp_path) as (bridge, disk), httpx2.Client(timeout=WAIT_SECONDS) as client:
         for path, body in (

@@ -330,6 +330,7 @@ def test_without_the_packages_the_key_is_refused_with_what_to_install(
 
 
 @pytest.mark.outside
+@pytest.mark.long
 def test_without_the_key_no_package_for_spans_is_imported() -> None:
     words = "import bridge.cli.serve, bridge.process.serve, sys; print('opentelemetry.sdk' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", words], stdout=subprocess.PIPE, cwd=ROOT, check=True)

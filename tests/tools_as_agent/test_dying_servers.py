@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.proves("map-lost"),
 ]
 
-KILLS: Final = 8
+KILLS: Final = 4
 """`make interop` has a thousand."""
 COMPLETED: Final = "TASK_STATE_COMPLETED"
 FAILED: Final = "TASK_STATE_FAILED"
@@ -120,6 +120,7 @@ async def _ended(rpc: Rpc, task_id: str) -> Any:
 
 @pytest.mark.proves("map-lost", "mcp-no-leak")
 @pytest.mark.parametrize("store", ["memory:", "tasks.db"])
+@pytest.mark.smoke("tasks.db")
 async def test_a_server_that_is_killed_repeatedly_leaves_no_call_unanswered_and_no_process_behind(
     store: str, tmp_path: Path
 ) -> None:

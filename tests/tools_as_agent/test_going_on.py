@@ -57,6 +57,7 @@ legacy_server = pytest.mark.parametrize("served", ["legacy"], indirect=True)
 
 @pytest.mark.proves("restart-goes-on", "map-rounds", "mcp26-state-returned")
 @pytest.mark.parametrize("tool", ["ask-one", "ask-expired", "ask-stateless"])
+@pytest.mark.smoke("ask-one")
 async def test_a_round_goes_on_with_the_servers_request_state(store: str, tool: str) -> None:
     """The server is another process, too: all its state is in the requestState."""
     async with asking("modern", store=store) as client:
@@ -138,6 +139,7 @@ async def test_a_refusal_after_the_restart_reaches_the_server(store: str) -> Non
 
 @pytest.mark.proves("restart-says-why-not")
 @pytest.mark.parametrize("tool", ["ask-unsafe", "ask-one", "ask-url"])
+@pytest.mark.smoke("ask-unsafe")
 async def test_an_open_call_that_may_not_be_repeated_has_failed_and_says_so(store: str, tool: str) -> None:
     async with asking("legacy", store=store) as client:
         task = await client.ask(tool)
@@ -288,6 +290,7 @@ async def test_questions_of_the_bridge_go_on(store: str) -> None:
 
 @pytest.mark.proves("map-input-timeout", "restart-goes-on")
 @pytest.mark.parametrize(("era", "tool"), [("modern", "ask"), ("legacy", "ask"), ("modern", "ask-url")])
+@pytest.mark.smoke("legacy-ask")
 async def test_a_waiting_task_still_times_out_after_a_restart(store: str, era: str, tool: str) -> None:
     async with asking(era, store=store) as client:
         task = await client.ask(tool)

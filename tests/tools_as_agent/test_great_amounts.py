@@ -153,6 +153,7 @@ def collector_off() -> Iterator[None]:
 
 @pytest.mark.parametrize("era", [Era.LEGACY, Era.MODERN])
 @pytest.mark.proves("mcp-pages", "mcp-changed", "card-changes")
+@pytest.mark.smoke("modern")
 async def test_a_card_follows_the_changes_of_a_paged_list_of_500_tools(
     era: Era,
 ) -> None:
@@ -188,6 +189,7 @@ async def skills_of(bridge: Running, http: httpx2.AsyncClient) -> list[str]:
 @each_store
 @pytest.mark.parametrize("in_flight", [1, 64])
 @pytest.mark.proves("map-progress")
+@pytest.mark.smoke("64-tasks.db")
 async def test_a_flood_of_progress_is_thinned_in_order_and_keeps_the_last_report(
     store: str, in_flight: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -244,6 +246,7 @@ def said_in(events: list[Any]) -> list[str]:
 
 @each_store
 @pytest.mark.proves("sse-slow", "map-progress")
+@pytest.mark.smoke("tasks.db")
 async def test_a_reader_that_is_too_slow_for_a_flood_is_cut_off_and_the_task_completes(
     store: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

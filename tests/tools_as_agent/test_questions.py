@@ -46,6 +46,7 @@ DECLINED: Final = [{"action": "decline"}]
 )
 @both_transports
 @both_eras
+@pytest.mark.smoke("legacy-stdio", "modern-http")
 async def test_a_form_is_asked_again_until_it_fits_and_then_goes_to_the_server(era: str, http: bool) -> None:
     async with asking(era, http=http) as client:
         async with client.stream("SendStreamingMessage", **message(call_part("ask"))) as events:
@@ -74,6 +75,7 @@ async def test_a_form_is_asked_again_until_it_fits_and_then_goes_to_the_server(e
 @pytest.mark.proves("map-refuse", "map-elicitation-form", "mcp-elicit-refusable")
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 @both_eras
+@pytest.mark.smoke("legacy-decline", "modern-cancel")
 async def test_a_refusal_reaches_the_server_which_decides_how_the_call_ends(era: str, action: str) -> None:
     async with asking(era) as client:
         by_metadata = await client.refuse(await client.ask("ask"), action)
@@ -85,6 +87,7 @@ async def test_a_refusal_reaches_the_server_which_decides_how_the_call_ends(era:
 @pytest.mark.proves("map-answers", "map-refuse")
 @pytest.mark.parametrize(("text", "sure"), [("no", False), ("yes", True)])
 @both_eras
+@pytest.mark.smoke("legacy-no-False", "modern-yes-True")
 async def test_plain_text_is_the_value_of_the_only_field(era: str, text: str, sure: bool) -> None:
     async with asking(era) as client:
         assert outcome(await client.answer_to(await client.ask("ask-one"), text)).startswith("accept")
@@ -161,6 +164,7 @@ async def test_a_url_is_auth_required_and_its_streams_stay_open(era: str) -> Non
 @pytest.mark.proves("map-elicitation-url", "map-refuse", "mcp-elicit-refusable")
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 @both_eras
+@pytest.mark.smoke("legacy-decline", "modern-cancel")
 async def test_a_url_can_be_refused(era: str, action: str) -> None:
     async with asking(era) as client:
         assert outcome(await client.refuse(await client.ask("ask-url"), action)) == action
@@ -553,6 +557,7 @@ async def test_an_answer_to_a_question_that_is_not_open_changes_nothing(era: str
 @pytest.mark.proves("map-input-timeout")
 @both_transports
 @pytest.mark.parametrize("tool", ["ask", "ask-url", "ask-both"])
+@pytest.mark.smoke("ask-stdio", "ask-both-http")
 async def test_a_question_of_an_open_call_times_out(tool: str, http: bool) -> None:
     async with asking("legacy", http=http, run={"input_timeout_seconds": 0.3}) as client:
         ended = await client.ended(await client.ask(tool))
@@ -609,6 +614,7 @@ async def test_a_call_that_waits_too_long_for_a_slot_says_so() -> None:
 @pytest.mark.proves("map-cancel", "mcp-elicit-refusable")
 @both_transports
 @pytest.mark.parametrize("tool", ["ask", "ask-url", "ask-both"])
+@pytest.mark.smoke("ask-stdio", "ask-both-http")
 async def test_a_cancelled_task_that_asks_leaves_no_question_on_the_server(tool: str, http: bool) -> None:
     async with asking("legacy", http=http) as client:
         # A question that is still on its way when its call is cancelled would be taken for one of the next call.

@@ -45,6 +45,7 @@ async def requests(client: Asked) -> dict[str, int]:
 
 @pytest.mark.proves("map-server-tasks", "tasks-either", "mcp25-task-support", "tasks-header", "mcp26-headers")
 @each_place
+@pytest.mark.smoke("legacy http", "modern stdio")
 async def test_a_task_of_the_server_gives_the_same_result_as_a_plain_call(era: str, http: bool) -> None:
     async with asking(era, http=http) as client:
         assert outcome(await client.send(call_part(JOB[era], steps=2))) == "2 steps"
@@ -52,6 +53,7 @@ async def test_a_task_of_the_server_gives_the_same_result_as_a_plain_call(era: s
 
 @pytest.mark.proves("map-server-tasks", "map-progress")
 @each_place
+@pytest.mark.smoke("legacy stdio", "modern http")
 async def test_status_messages_of_the_servers_task_are_passed_on(era: str, http: bool) -> None:
     job = call_part(JOB[era], steps=3, seconds=0.25)
     async with asking(era, http=http) as client:
@@ -67,6 +69,7 @@ async def test_status_messages_of_the_servers_task_are_passed_on(era: str, http:
 
 @pytest.mark.proves("map-server-tasks", "map-elicitation-form", "tasks-asked", "mcp25-task-related")
 @each_place
+@pytest.mark.smoke("legacy stdio", "modern http")
 async def test_a_task_of_the_server_may_ask(era: str, http: bool) -> None:
     async with asking(era, http=http) as client:
         task = await client.ask(JOB[era], ask=True)
@@ -240,6 +243,7 @@ async def test_a_question_of_a_task_times_out(era: str) -> None:
 
 @pytest.mark.proves("map-server-tasks-cancel", "map-cancel", "tasks-cancelled-by", "mcp25-cancel-task")
 @each_place
+@pytest.mark.smoke("legacy http", "modern stdio")
 async def test_a_cancelled_task_is_cancelled_on_the_server(era: str, http: bool) -> None:
     job = call_part(JOB[era], steps=2, seconds=100)
     async with asking(era, http=http) as client, client.working(job) as (task_id, events):
@@ -288,6 +292,7 @@ async def test_a_server_that_ignores_a_cancellation_does_not_change_the_canceled
     [{"seconds": 0.5}, {"ask": True}, {"seconds": 1.5, "poll_ms": 60_000}],
     ids=["works", "asks", "notifies"],
 )
+@pytest.mark.smoke("asks")
 async def test_tasks_go_on_after_a_restart_of_a_server_that_keeps_them(
     job: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -316,6 +321,7 @@ async def test_tasks_go_on_after_a_restart_of_a_server_that_keeps_them(
 
 @pytest.mark.proves("map-server-tasks", "map-lost")
 @pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.smoke("modern")
 async def test_a_task_that_its_server_forgot_fails_with_a_reason(era: str) -> None:
     port = free_port()
     target = url_at(f"http://127.0.0.1:{port}/mcp")

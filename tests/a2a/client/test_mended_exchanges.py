@@ -112,6 +112,7 @@ def changed(exchange: Json, at: At, empty: Any) -> tuple[Json, Any]:
 
 @pytest.mark.parametrize("streams", [True, False], ids=["streams", "polls"])
 @pytest.mark.parametrize("file", EXCHANGES, ids=[file.stem for file in EXCHANGES])
+@pytest.mark.smoke("a2a_sdk_1_3_jsonrpc-streams", "a2a_sdk_0_3_message-polls", "agno-streams")
 async def test_a_missing_field_loses_no_text(file: Path, streams: bool) -> None:
     exchange = json.loads(file.read_text("utf-8"))
     if not streams and exchange["sent"] is None:

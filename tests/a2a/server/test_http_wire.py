@@ -474,6 +474,7 @@ async def test_the_profile_limits_bodies_parts_and_depth(kind: type[Driver]) -> 
 
 @pytest.mark.proves("web-json")
 @pytest.mark.parametrize("values", [b"{}," * 5_000_000, b"0," * 8_000_000, b'"",' * 5_000_000], ids=len)
+@pytest.mark.smoke("JSONRPC-15000000_0", "HTTP+JSON-16000000")
 async def test_a_body_of_millions_of_values_is_refused_before_it_is_parsed(
     driver: Driver, values: bytes
 ) -> None:
@@ -507,6 +508,7 @@ async def test_a_long_name_is_cut_in_an_error(rpc: JsonRpcDriver) -> None:
 
 
 @pytest.mark.proves("web-json")
+@pytest.mark.smoke("JSONRPC")
 async def test_a_string_of_megabytes_is_accepted_whatever_it_holds(driver: Driver) -> None:
     for said in ("QUJD" * 3_900_000, ',":[{' * 2_500_000):
         task = await driver.send(call_part("echo", text=said))

@@ -975,6 +975,7 @@ async def test_a_form_of_a_server_is_asked_field_by_field(asking: Running, tmp_p
 
 
 @pytest.mark.proves("cli-call", "map-elicitation-url")
+@pytest.mark.smoke("modern")
 async def test_a_url_of_a_server_is_shown_and_waited_for(asking: Running, tmp_path: Path) -> None:
     for key, said in (("\n", "accept\n"), ("\x04", "decline\n")):
         async with at_terminal(asking.base_url, "ask-url", state=tmp_path) as terminal:
@@ -989,6 +990,7 @@ async def test_a_url_of_a_server_is_shown_and_waited_for(asking: Running, tmp_pa
 
 @pytest.mark.proves("cli-call", "map-confirm")
 @pytest.mark.parametrize(("typed", "code"), [("\n", 0), ("yes\n", 0), ("\x04", 1), ("no\n", 1)])
+@pytest.mark.smoke("\\n-0", "no\\n-1")
 async def test_enter_confirms_a_call(typed: str, code: int, tmp_path: Path) -> None:
     config = config_for(raw_command(), profile=profile_with(run={"confirm": "strict"}))
     async with (
@@ -1034,6 +1036,7 @@ async def test_declining_at_the_terminal_cancels_the_task_of_an_agent_without_re
     ],
     ids=["form", "url"],
 )
+@pytest.mark.smoke("form-no\\n-answer1", "url-\\n-answer0")
 async def test_a_no_to_a_confirmation_declines(asks: Any, typed: str, answer: Any, tmp_path: Path) -> None:
     agent = Books(*asks, state="INPUT_REQUIRED" if len(asks) == 1 else "AUTH_REQUIRED", key="k")
     declared = {"capabilities": {"streaming": True, "extensions": [{"uri": URI}]}}
@@ -1102,6 +1105,7 @@ async def test_ctrl_d_declines(bridge: Running, tmp_path: Path) -> None:
     ("skill", "words"), [("wait", "working"), ("echo", "text (string; required): What to say:")]
 )
 @pytest.mark.proves("cli-call")
+@pytest.mark.smoke("wait-working")
 async def test_ctrl_c_cancels_the_task(skill: str, words: str, bridge: Running, tmp_path: Path) -> None:
     async with at_terminal(bridge.base_url, skill, state=tmp_path) as terminal:
         await terminal.until(words)

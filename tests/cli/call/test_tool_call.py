@@ -260,6 +260,7 @@ async def test_a_form_of_a_tool_is_asked_field_by_field(era: str, tmp_path: Path
 
 @ERAS
 @pytest.mark.proves("cli-call-tool", "map-elicitation-url")
+@pytest.mark.smoke("modern")
 async def test_a_url_is_shown_and_waited_for(era: str, tmp_path: Path) -> None:
     with asking_url(era) as url:
         for key, said in (("\n", "accept\n"), ("\x04", "decline\n")):

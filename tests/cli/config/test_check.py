@@ -623,6 +623,7 @@ def test_a_key_that_serve_would_refuse_is_a_fault_of_its_line(tmp_path: Path) ->
     ],
     ids=["console", "traces", "store"],
 )
+@pytest.mark.smoke("console")
 def test_a_package_that_serve_would_miss_is_a_fault_of_its_line(
     line: str, key: str, package: str, extra: str, tmp_path: Path
 ) -> None:

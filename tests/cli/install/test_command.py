@@ -401,6 +401,7 @@ def test_check_starts_the_server_as_a_desktop_host_would(agent: str, machine: Ma
 
 
 @pytest.mark.parametrize("host", ["claude-code", "gemini"])
+@pytest.mark.smoke("claude-code")
 def test_check_gives_the_shells_variables_where_the_host_does(
     host: str, agent: str, machine: Machine
 ) -> None:
@@ -409,6 +410,7 @@ def test_check_gives_the_shells_variables_where_the_host_does(
     assert machine.seen()["environment"]["TOKEN"] == "s3cret"
 
 
+@pytest.mark.long
 def test_mcp_json_stays_json_when_it_is_checked(agent: str, machine: Machine) -> None:
     done = machine.install_from_outside("mcp-json", "--check", agent)
     assert "mcpServers" in json.loads(done.stdout)
@@ -448,6 +450,7 @@ def test_check_reports_an_address_without_an_agent_and_writes_nothing(agent: str
     assert not machine.file("cursor").exists()
 
 
+@pytest.mark.long
 def test_a_file_whose_agents_are_all_down_is_not_installed_when_it_is_checked(machine: Machine) -> None:
     machine.command.write_text(f"#!{sys.executable} -P\nfrom bridge.cli.main import main\nmain()\n")
     written(machine.project, f"[agents.away]\ncard = '{URL}'\n", "[agents_as_tools.team]\nfrom = ['away']\n")

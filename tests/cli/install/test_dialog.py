@@ -66,6 +66,7 @@ async def answered(terminal: Terminal, *asked: tuple[str, str]) -> None:
         terminal.type(f"{answer}\n")
 
 
+@pytest.mark.long
 async def test_hosts_an_agent_and_a_name_are_asked_for(agent: str, tmp_path: Path) -> None:
     async with dialog(tmp_path, *FILES) as terminal:
         await answered(
@@ -112,6 +113,7 @@ async def test_a_token_is_tried_and_hidden_and_kept_in_a_private_file(locked: st
     assert json.loads(written)["mcpServers"]["mine"]["args"] == ["expose", "--bearer", f"file:{file}", locked]
 
 
+@pytest.mark.long
 async def test_an_api_key_is_asked_for_and_one_broken_file_takes_no_other_host(
     keyed: str, tmp_path: Path
 ) -> None:
@@ -137,6 +139,7 @@ async def test_an_api_key_is_asked_for_and_one_broken_file_takes_no_other_host(
     assert (file.read_text(), TOKEN in done.err) == (TOKEN, False)
 
 
+@pytest.mark.long
 async def test_a_host_that_keeps_secrets_asks_for_the_token_itself(locked: str, tmp_path: Path) -> None:
     async with dialog(tmp_path, VSCODE) as terminal:
         await answered(

@@ -110,6 +110,7 @@ def test_before_it_is_written_it_is_started_as_the_host_would(tmp_path: Path) ->
     assert "19 tools, as Claude Code would see them" in done.stdout
 
 
+@pytest.mark.long
 def test_check_tries_the_credentials_of_the_agents_of_a_file(locked: str, tmp_path: Path) -> None:
     far = f"[agents.far]\ncard = '{locked}'\nauth.bearer = {{ env = 'T' }}\n"
     away = "[agents.away]\ncard = 'http://127.0.0.1:1'\n"

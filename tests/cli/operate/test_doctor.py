@@ -126,6 +126,7 @@ def test_for_a_server_that_answers_401_doctor_names_the_credentials(tmp_path: Pa
     assert mend.startswith("put valid credentials into [tool_servers.locked]")
 
 
+@pytest.mark.long
 def test_a_missing_package_is_the_first_finding(tmp_path: Path) -> None:
     (tmp_path / "missing").mkdir()
     (tmp_path / "missing" / "sitecustomize.py").write_text("import sys; sys.modules['psycopg'] = None")

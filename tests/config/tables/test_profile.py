@@ -264,6 +264,7 @@ def test_the_range_that_a_meaning_says_is_the_bound_of_the_type() -> None:
         assert not said or any(words in meaning for words in said), place
 
 
+@pytest.mark.long
 def test_a_key_is_added_in_two_files(tmp_path: Path) -> None:
     """Its value, meaning and range in the default profile, its type and bound in the settings: the rest follows."""
     for folder in ("bridge", "mappings"):

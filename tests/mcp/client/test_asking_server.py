@@ -66,6 +66,7 @@ async def official(era: str, kind: str, **more: Any) -> AsyncIterator[Callable[.
 
 
 @pytest.mark.parametrize(("era", "kind"), PLACES)
+@pytest.mark.smoke("legacy-http", "modern-stdio")
 async def test_the_official_client_answers_what_both_eras_ask(era: str, kind: str) -> None:
     async with official(era, kind) as said:
         assert await said("ask") == WHO
@@ -134,6 +135,7 @@ async def test_the_official_client_finds_the_modern_era_by_itself_and_sees_the_t
 
 
 @pytest.mark.parametrize(("era", "kind"), PLACES)
+@pytest.mark.smoke("legacy-stdio", "modern-http")
 async def test_a_call_that_the_official_client_gives_up_is_cancelled(era: str, kind: str) -> None:
     with place(era, kind) as where, anyio.fail_after(20):
         mode = "legacy" if era == "legacy" else "2026-07-28"

@@ -391,6 +391,7 @@ async def test_content_that_the_sdk_does_not_know_is_passed_on() -> None:
 
 @pytest.mark.proves("map-progress")
 @each_place
+@pytest.mark.smoke("modern stdio", "legacy HTTP")
 async def test_progress_comes_in_order_and_before_the_result(place: str) -> None:
     seen: list[ProgressReport] = []
     async with at(place) as there:
@@ -504,6 +505,7 @@ async def test_a_resource_is_read() -> None:
 
 @pytest.mark.proves("mcp-raw")
 @each_place
+@pytest.mark.smoke("legacy stdio", "modern HTTP")
 async def test_a_large_result_arrives_whole(place: str) -> None:
     """Five times what the SDK takes for one event by default."""
     async with at(place) as there:

@@ -70,6 +70,7 @@ def words_of(result: types.CallToolResult) -> str:
 
 @pytest.mark.proves("mcp-served", "mcp26-discover", "mcp25-initialized")
 @pytest.mark.parametrize(("mode", "kind"), PLACES)
+@pytest.mark.smoke("legacy-stdio", "2026-07-28-http")
 async def test_the_official_client_lists_and_calls(mode: str, kind: str) -> None:
     async with client_of(mode, kind) as client:
         assert client.instructions == "Call them." or mode == MODERN

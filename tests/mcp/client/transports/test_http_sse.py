@@ -121,6 +121,7 @@ async def said(session: ClientSession, tool: str, arguments: Json, **options: An
     return result.content[0].text
 
 
+@pytest.mark.smoke("python_server")
 async def test_a_server_of_the_old_transport_is_greeted_listed_and_called(real: Real) -> None:
     steps: list[float] = []
     both = anyio.Event()
