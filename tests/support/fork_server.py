@@ -251,7 +251,8 @@ if __name__ == "__main__":
     for _found in pkgutil.walk_packages(bridge.__path__, "bridge."):
         if not _found.name.endswith("__main__"):
             importlib.import_module(_found.name)
-    validated_again.install()
+    if validated_again.VARIABLE in os.environ:  # a run of pytest reads what is noted
+        validated_again.install()
     _serving = _Server(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]))
     _serving.run()
     if _serving.becomes is not None:
