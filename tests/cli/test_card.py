@@ -135,7 +135,7 @@ async def test_the_schemes_of_a_merged_card_are_shown_once_and_in_words(run: Run
 async def test_the_card_of_a_bridge_is_shown_with_its_skills(bridge: Running, tmp_path: Path) -> None:
     done = await child("card", bridge.base_url, state=tmp_path)
     assert done.code == 0
-    for line in ("Raw Server 1.2.3", f"  JSONRPC 1.0  {bridge.base_url}", "    e.g. echo text=text"):
+    for line in ("Raw Server 1.2.3", f"  JSONRPC 1.0  {bridge.base_url}", "    e.g. echo text"):
         assert line in done.out.splitlines()
 
 
