@@ -526,8 +526,7 @@ def test_hostile_names_of_tools_servers_and_agents_run_nothing(browser: Browser,
     with serving(tmp_path, text) as root:
         tab = tab_in(browser.new_context(), root)
         offered = json.loads(urlopen(f"{root}/console/try.json").read())
-        paths = [one["path"] for face in offered["agents"] for one in face["skills"]]
-        paths += [one["path"] for face in offered["servers"] for one in face["tools"]]
+        paths = [entry["path"] for group in offered["groups"] for entry in group["entries"]]
         assert len(paths) == 2
         for path in ("", "/tasks", "/answer", "/try", *paths, "/mapping", "/configuration", "/people"):
             page = tab.opens(path)
