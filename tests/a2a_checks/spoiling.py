@@ -106,7 +106,7 @@ def spoiled(app: ASGIApp, spoil: Spoil, base_path: str) -> ASGIApp:
 
 
 class _Spoiling:
-    """What comes back. Each message that the bridge sends on a stream is one event."""
+    """What comes back. Each message that the bridge sends on a stream holds whole events."""
 
     def __init__(self, spoil: Spoil, asked: Asked, send: Send) -> None:
         self._spoil = spoil
@@ -118,19 +118,23 @@ class _Spoiling:
         if message["type"] == "http.response.start":
             self._start = message
         elif b"text/event-stream" in dict(self._start["headers"]).get(b"content-type", b""):
-            await self._send_event(message)
+            await self._send_events(message)
         else:
             await self._send_answer(message)
 
-    async def _send_event(self, message: Message) -> None:
+    async def _send_events(self, message: Message) -> None:
         if self._start.get("status"):
             await self._send({**self._start})
             self._start = {**self._start, "status": None}
-        text = message["body"].decode()
-        if text.startswith("data:"):
-            event = self._spoil.event(self._asked, json.loads(text.removeprefix("data:")))
-            text = "" if event is LEFT_OUT else f"data: {json.dumps(event)}\n\n"
+        blocks = message["body"].decode().split("\n\n")
+        text = "".join(self._spoiled(block) for block in blocks if block)
         await self._send({**message, "body": text.encode()})
+
+    def _spoiled(self, block: str) -> str:
+        if not block.startswith("data:"):
+            return f"{block}\n\n"
+        event = self._spoil.event(self._asked, json.loads(block.removeprefix("data:")))
+        return "" if event is LEFT_OUT else f"data: {json.dumps(event)}\n\n"
 
     async def _send_answer(self, message: Message) -> None:
         body = message["body"]

@@ -130,7 +130,7 @@ async def test_a_message_that_names_no_skill_is_asked_which_one_it_means(
     peer: Peer, everything: Running
 ) -> None:
     async with client_of(peer, everything.base_url) as client:
-        asked = await sent(client, saying({"text": "please help me"}))
+        asked = await sent(client, saying({"text": "please sort this out"}))
         assert asked.state == INPUT_REQUIRED
         assert "get-tiny-image" in asked.words
         asked = await sent(client, saying({"text": "get-sum a=1"}, taskId=asked.task_id))

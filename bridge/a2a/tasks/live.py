@@ -36,12 +36,15 @@ crash could undo. A watcher that is too slow is cut off; the task goes on.
 # Orders of events
 # ----------------
 #
-# Many events may be accepted before the first one is stored. If nobody watches, an event that says only that the task
-# is WORKING shares the commit of the next event (`Change.may_wait`). A watcher may come at any time, and starts in one
-# of two ways. From the visible state: its snapshot is `visible`, and its first event is the next stored event. From the
-# next accepted event (`from_next`): that event is not sent by itself; the snapshot is the task after it. A watcher that
-# comes before any event is stored gets its snapshot with the first stored event. A message of the user is an event of
-# the task and not of a stream (`life.py`), so no watcher gets it after its snapshot.
+# Many events may be accepted before the first one is stored. If nobody watches, an event that says only that a new task
+# is WORKING shares the commit of the next event (`Change.may_wait`). After an answer, WORKING is stored at once: if the
+# process is killed then, the next process must not take the task for one that still asks.
+#
+# A watcher may come at any time, and starts in one of two ways. From the visible state: its snapshot is `visible`, and
+# its first event is the next stored event. From the next accepted event (`from_next`): that event is not sent by
+# itself; the snapshot is the task after it. A watcher that comes before any event is stored gets its snapshot with the
+# first stored event. A message of the user is an event of the task and not of a stream (`life.py`), so no watcher gets
+# it after its snapshot.
 #
 # An event whose state is in CLOSES_STREAM ends a stream. So do a full queue, a failure, `leave`, and a reader that
 # disconnects. A stopping engine ends the streams of waiting tasks. AUTH_REQUIRED does not end a stream: the credential
@@ -307,7 +310,10 @@ class LiveTask:
             replaces=replaces,
             origin=self.origin if first else None,
             webhook=webhook,
-            may_wait=not self._watchers and keep is None and is_silent(event),
+            may_wait=before is TaskState.SUBMITTED
+            and not self._watchers
+            and keep is None
+            and is_silent(event),
         )
         self._unanswered += 1
         self._submit(change, partial(self._stored, entry))

@@ -11,9 +11,12 @@ import anyio
 import pytest
 
 from bridge.a2a.model.life import IdsAndClock
-from bridge.a2a.model.objects import TaskState
+from bridge.a2a.model.objects import Task, TaskState
 from bridge.a2a.tasks.agent import Job
 from bridge.assembly.ids import OrderedIds
+from bridge.store.contract import OnStored
+from bridge.store.memory import MemoryStore
+from bridge.store.records import Change
 from bridge.store.sqlite import SQLiteStore
 from tests.support.agents import ALICE, Clock, asked, engine_of, give, say
 from tests.support.sqlite_log import WrittenLog, log_of
@@ -105,3 +108,34 @@ async def test_the_beginning_of_long_work_is_stored_although_nobody_watches(tmp_
         (live,) = [task async for task in store.unfinished()]
         assert live.head.state == W
         group.cancel_scope.cancel()
+
+
+class RememberingStore(MemoryStore):
+    """A store that remembers which states may wait for the commit of the next event."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[tuple[str, bool]] = []
+
+    def submit(self, change: Change, on_stored: OnStored) -> None:
+        if change.head is not None:
+            self.waits.append((change.head.state, change.may_wait))
+        super().submit(change, on_stored)
+
+
+@pytest.mark.proves("store-visible")
+async def test_working_after_an_answer_waits_for_no_other_event() -> None:
+    """A process that is killed then would leave a task that seems to ask still, and the answer could run twice."""
+
+    async def ask_first(job: Job) -> None:
+        if job.turn.task is None:
+            say(job, W)
+            await say(job, TaskState.INPUT_REQUIRED, "Which?")
+        else:
+            await complete(job)
+
+    async with RememberingStore() as store, engine_of(ask_first, store) as engine:
+        task = await engine.send(asked(), ALICE)
+        assert isinstance(task, Task)
+        await engine.send(asked({"text": "this"}, taskId=task.id), ALICE)
+    assert [waits for state, waits in store.waits if state == W] == [True, False, False]
