@@ -105,6 +105,12 @@ class _AnswerWrites:
     """The transport of one answer. Its head goes out together with what follows in the same turn of the loop, so that
     a short answer is one segment and one system call."""
 
+    __slots__ = (
+        "_has_begun",
+        "_head",
+        "_transport",
+    )
+
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         self._head: bytes | None = None
@@ -138,6 +144,28 @@ class BoundedProtocol(HttpToolsProtocol):
     A small request that comes in one piece costs one comparison per bound. All other code is for requests that come in
     several pieces.
     """
+
+    # Python gives an object of more than 30 attributes a dictionary of 1.5 KB, and uvicorn's class alone
+    # has nearly so many.
+    __slots__ = (
+        "_awaits_head",
+        "_body_bytes",
+        "_connections",
+        "_ended_one",
+        "_framing_bytes",
+        "_head_bytes",
+        "_identities",
+        "_is_refused",
+        "_limits",
+        "_reads_body",
+        "_unread_bytes",
+        "_unsent_bytes",
+        "handshake",
+        "headers",
+        "kept",
+        "site",
+        "url",
+    )
 
     def __init__(
         self,
