@@ -118,6 +118,8 @@ class Writer:
         self._positions: dict[str, TaskPosition] = {}
         self._hooked = hooked or set()
         self._last_failure: str | None = None
+        self._hand_overs = 0
+        """How often pending changes were handed to the thread."""
         # A daemon thread, so that a disk that hangs forever cannot keep the process from ending.
         self._thread = threading.Thread(target=self._work, name=f"writer of {name}", daemon=True)
         self._thread.start()
@@ -127,11 +129,12 @@ class Writer:
         if self._closing:
             done(StoreError(f"{self._name} is closed; task {change.task_id} is not changed"))
             return
-        self._pending.append(item := _Submitted(change, done))
+        self._pending.append(_Submitted(change, done))
         if not change.may_wait:
             self._hurry()
         elif len(self._pending) == 1:
-            self._loop.call_later(WAIT_SECONDS, self._hurry_for, item)
+            # The timer must not hold the change: the task would stay in memory with it.
+            self._loop.call_later(WAIT_SECONDS, self._hurry_for, self._hand_overs)
 
     async def run(self, job: Callable[[sqlite3.Connection], int], *, hooks: str | None = None) -> int:
         """Run a function that writes, in its own transaction, in order with the changes. Returns its result.
@@ -153,8 +156,8 @@ class Writer:
             self._is_due = True
             self._loop.call_soon(self._hand_over)
 
-    def _hurry_for(self, item: _Submitted) -> None:
-        if self._pending and self._pending[0] is item:
+    def _hurry_for(self, hand_overs: int) -> None:
+        if self._hand_overs == hand_overs:
             self._hand_over()
 
     def _hand_over(self) -> None:
@@ -162,6 +165,7 @@ class Writer:
         if self._pending:
             self._queue.put(self._pending)
             self._pending = []
+            self._hand_overs += 1
 
     async def close(self, wait_seconds: float) -> None:
         """Write and answer all queued changes, and end the thread.
