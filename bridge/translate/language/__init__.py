@@ -1,0 +1,1 @@
+"""Understands a sentence: which skill it means, and with which arguments. Pure."""
