@@ -38,8 +38,8 @@ from bridge.replicas.replica_address import ReplicaAddress
 from bridge.settings import RunSettings, ServerSettings
 from bridge.telemetry.database_sight import DatabaseSight
 from bridge.translate.extension_metadata import DeclaredExtension
+from bridge.translate.language.plain_words import Language
 from bridge.translate.overrides import SkillOverride, ToolOverride
-from bridge.translate.plain_words import Language
 
 Fail = Literal["open", "closed"]
 

@@ -15,7 +15,7 @@ from bridge.a2a.model.objects import Part, TaskState
 from bridge.text.jsonvalues import JsonObject
 from bridge.tools_as_agent.skills import Skill
 from bridge.trace import TraceContext, context
-from bridge.translate.plain_words import Said
+from bridge.translate.language.plain_words import Said
 
 ElicitationsByKey = dict[str, dict[str, JsonValue]]
 """A server's questions by key: the params of an elicitation/create each. Also answers by key: an ElicitResult each."""

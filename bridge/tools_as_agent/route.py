@@ -60,6 +60,7 @@ from bridge.translate.elicitation import (
 )
 from bridge.translate.extension import EXPLAIN, QUESTION, SKILL, URI
 from bridge.translate.files import place_files
+from bridge.translate.language.plain_words import Origin
 from bridge.translate.message_to_call import (
     SkillCall,
     UnclearCall,
@@ -74,7 +75,6 @@ from bridge.translate.message_to_call import (
     with_one_text,
 )
 from bridge.translate.overrides import ArgumentRule, hidden_arguments_in, is_hidden, with_default_arguments
-from bridge.translate.plain_words import Origin
 from bridge.translate.skills import accepts_any, output_modes_of
 
 _REFUSED: Final[Mapping[own_questions.ElicitAction, End]] = {

@@ -23,6 +23,7 @@ from bridge.identity.callers.principals import OfferedNames, Principal, ScopeRul
 from bridge.mcp.tools import Tool
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.translate.arguments import properties_of, quick_problems_of
+from bridge.translate.language.plain_words import PhraseBook, SkillWords
 from bridge.translate.message_to_call import RouteRules
 from bridge.translate.overrides import (
     ABSENT,
@@ -38,7 +39,6 @@ from bridge.translate.overrides import (
     unmatched_patterns,
     with_default_arguments,
 )
-from bridge.translate.plain_words import PhraseBook, SkillWords
 from bridge.translate.skills import NO_RULE, ToolKey, ids_of, qualified_id, skill_from, skill_ids
 
 _NO_ROUTES: Final = RouteRules(())

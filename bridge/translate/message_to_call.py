@@ -41,9 +41,16 @@ from bridge.translate.arguments import (
 )
 from bridge.translate.extension import ARGUMENTS, SKILL
 from bridge.translate.files import place_files
+from bridge.translate.language.phrases import has_shape
+from bridge.translate.language.plain_words import (
+    Doubtful,
+    Language,
+    PhraseBook,
+    Said,
+    Understood,
+    says_otherwise,
+)
 from bridge.translate.overrides import SkillOverride
-from bridge.translate.phrases import has_shape
-from bridge.translate.plain_words import Doubtful, Language, PhraseBook, Said, Understood, says_otherwise
 
 _FORM_KEYS: Final = frozenset({"skill", "tool", "arguments"})
 _PAIR: Final = re.compile(r"([^\s=]+)=(.*)", re.DOTALL)

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from bridge.translate.phrases import Phrase, Steps, TooManyStepsError, sentence_of
-from bridge.translate.plain_words import PhraseBook, SkillWords
-from bridge.translate.templates import TemplateError, expansions, template_of
+from bridge.translate.language.phrases import Phrase, Steps, TooManyStepsError, sentence_of
+from bridge.translate.language.plain_words import PhraseBook, SkillWords
+from bridge.translate.language.templates import TemplateError, expansions, template_of
 from tests.support.tools import tool
 
 TEXTS = tool("t", **{name: {"type": "string"} for name in "abcd"})

@@ -44,7 +44,7 @@ from bridge.settings import (
     StoreSettings,
     StreamSettings,
 )
-from bridge.translate.templates import TemplateError, template_of
+from bridge.translate.language.templates import TemplateError, template_of
 
 DEFAULT_PROFILE_NAME: Final = "default"
 

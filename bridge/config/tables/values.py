@@ -44,7 +44,7 @@ from bridge.http.request_checks import API_KEY_HEADER, is_loopback, network_of
 from bridge.http.tls import IDENTITY_KINDS
 from bridge.replicas.replica_address import MAX_SOCKET_BYTES, UNIX, ReplicaAddress
 from bridge.settings import Network
-from bridge.translate.templates import TemplateError, template_of
+from bridge.translate.language.templates import TemplateError, template_of
 
 _EXTENSION_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s,]{1,2000}")
 _OWN_EXTENSIONS: Final = "urn:mcp-a2a:"

@@ -19,7 +19,7 @@ from pydantic import JsonValue
 from bridge.mcp.tools import Tool
 from bridge.text.jsonvalues import JsonObject, is_same
 from bridge.translate.arguments import coerced, resolved_properties
-from bridge.translate.templates import MARKS, Slot, Template, compared
+from bridge.translate.language.templates import MARKS, Slot, Template, compared
 
 MAX_SENTENCE_CHARACTERS: Final = 1000
 MAX_SENTENCE_WORDS: Final = 100

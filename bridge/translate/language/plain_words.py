@@ -21,7 +21,7 @@ from bridge.mcp.tools import Tool
 from bridge.text.jsonvalues import JsonObject, is_same
 from bridge.translate.arguments import properties_of, required_of, resolved_properties
 from bridge.translate.examples import PLAIN, example_of
-from bridge.translate.phrases import (
+from bridge.translate.language.phrases import (
     MAX_SENTENCE_WORDS,
     Phrase,
     Reading,
@@ -31,7 +31,7 @@ from bridge.translate.phrases import (
     is_sayable,
     sentence_of,
 )
-from bridge.translate.templates import Slot, Template, expansions, spoken, template_of
+from bridge.translate.language.templates import Slot, Template, expansions, spoken, template_of
 
 Language = Literal["phrases", "strict"]
 """Which sentences are understood: also unwritten phrases, or only the configured ones."""
