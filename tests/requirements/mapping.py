@@ -468,6 +468,9 @@ MAPPING: Final = (
                 "A skill stays on the card while its server is down; the card says since when, by a word of a closed"
                 " list, and all replicas say the same"
             ),
+            "map-mcp-requests": (
+                "Requests of MCP, their results, errors and notifications cross A2A to the letter"
+            ),
         },
     ),
     # The command and the configuration
