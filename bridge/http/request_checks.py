@@ -217,11 +217,10 @@ async def request_body(receive: AsgiReceive, headers: Mapping[str, str], limit_b
     Raises:
         RefusedError: 413, the body is larger than the limit, and the rest is not read; 400, the client disconnected.
     """
-    too_large = RefusedError(413, f"The request is larger than {limit_bytes} bytes")
     declared = headers.get("content-length", "").lstrip("0")
     # `int()` refuses a text of more than 4300 digits.
     if declared.isdecimal() and (len(declared) > len(str(limit_bytes)) or int(declared) > limit_bytes):
-        raise too_large
+        raise _too_large(limit_bytes)
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -231,10 +230,14 @@ async def request_body(receive: AsgiReceive, headers: Mapping[str, str], limit_b
         chunk = message.get("body", b"")
         size += len(chunk)
         if size > limit_bytes:
-            raise too_large
+            raise _too_large(limit_bytes)
         chunks.append(chunk)
         if not message.get("more_body", False):
             return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _too_large(limit_bytes: int) -> RefusedError:
+    return RefusedError(413, f"The request is larger than {limit_bytes} bytes")
 
 
 def require_json(headers: Mapping[str, str], accepted: frozenset[str]) -> None:
