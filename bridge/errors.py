@@ -67,6 +67,9 @@ class AuditAwayError(OwnError):
     retry_after_seconds: Final = 5
     """When the caller may try again."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message, outcome="HTTP_503")
+
 
 class StoreError(OwnError):
     """The store could not write; it kept nothing of the change."""

@@ -14,7 +14,8 @@ import re
 import secrets
 import time
 from asyncio import CancelledError
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -251,6 +252,28 @@ class Hops:
         now.is_gated = self.gate is not None
         hop.set(now)
         return now
+
+    @contextmanager
+    def admitted(
+        self,
+        protocol: Literal["a2a", "mcp"],
+        face: str,
+        method: str,
+        principal: str,
+        *,
+        is_authenticated: bool,
+    ) -> Iterator[Hop | None]:
+        """Yield the hop of a request whose sender is already known; None without listeners. Call it after `begin`.
+
+        The hop ends with the context. An exception that has an `outcome` gives the hop this outcome.
+        """
+        hop = self.taken(protocol, face)
+        if hop is None:
+            yield None
+            return
+        with hop:
+            hop.admit(method, principal, is_authenticated=is_authenticated)
+            yield hop
 
     def sent(self, protocol: Literal["a2a", "mcp"], method: str, peer: str, skill: str = "") -> Hop | None:
         """The hop of a request that the bridge is about to send; None without listeners."""

@@ -266,26 +266,17 @@ class AgentOperations:
     async def _hop(self, method: str) -> AsyncIterator[Hop | None]:
         """The hop of an operation, as the endpoint of the agent would begin it."""
         trace.begin()
-        hop = self._bridge.hops.taken("a2a", self.agent.name)
-        if hop is None:
-            yield None
-            return
-        with hop:
-            hop.admit(method, self._caller.principal.name, is_authenticated=True)
+        principal, hops = self._caller.principal.name, self._bridge.hops
+        with hops.admitted("a2a", self.agent.name, method, principal, is_authenticated=True) as hop:
             try:
-                try:
-                    yield hop
-                except A2AError:
-                    await pass_gate(hop)  # a refusal is announced, too
-                    raise
-                await pass_gate(hop)
-            except A2AError as exc:
-                hop.error = exc.kind.reason
+                yield hop
+            except A2AError:
+                await pass_gate(hop)  # a refusal is announced, too
                 raise
             except StoreAwayError as exc:
-                away = temporarily_unavailable("The bridge cannot reach its stored tasks at the moment")
-                hop.error = away.kind.reason
-                raise away from exc
+                words = "The bridge cannot reach its stored tasks at the moment"
+                raise temporarily_unavailable(words) from exc
+            await pass_gate(hop)
 
 
 def operations_of(bridge: Bridge, visit: Visit) -> list[AgentOperations]:

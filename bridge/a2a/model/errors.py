@@ -105,6 +105,8 @@ class A2AError(Exception):
     ) -> None:
         super().__init__(message)
         self.kind = kind
+        self.outcome = kind.reason
+        """The outcome of the request's hop."""
         self.metadata = dict(metadata or {})
         self.violations = tuple(violations)
         self.headers = dict(headers or {})

@@ -124,8 +124,7 @@ class RequestAdmission:
             A2AError: UNAVAILABLE, the operation must not be performed at the moment.
             CallerChangedError: the caller has other rights now.
         """
-        if self.hop is not None:
-            await pass_gate(self.hop)
+        await pass_gate(self.hop)
 
     def fail(self, error: A2AError) -> None:
         """Note in the hop that the request is answered with an error."""

@@ -59,12 +59,14 @@ class _ClosedGate:
         raise self._why
 
 
-async def pass_gate(hop: Hop) -> None:
+async def pass_gate(hop: Hop | None) -> None:
     """Pass the audit's gate of a request, unless the request has passed it or there is no gate.
 
     Raises:
         A2AError: UNAVAILABLE, the operation must not be performed at the moment.
     """
+    if hop is None:
+        return
     try:
         await hop.intend()
     except AuditAwayError as exc:

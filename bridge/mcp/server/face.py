@@ -33,6 +33,8 @@ class McpRefusal(Exception):
         self.code = code
         self.message = message
         self.data = data
+        self.outcome = str(code)
+        """The outcome of the request's hop."""
 
 
 def refusal_of(exc: BridgeError, before: str = "") -> McpRefusal:

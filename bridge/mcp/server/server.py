@@ -12,7 +12,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -215,27 +215,25 @@ class McpServer:
                 raise MCPError(types.METHOD_NOT_FOUND, "Method not found", echoed(ctx.method))
             return await call_next(ctx)
         begin_trace(ctx)
-        hop = self._hops.taken("mcp", self._name)
-        if hop is None:
+        if not self._hops.listeners:
             return await self._checked(ctx, call_next, method)
         note_heard(ctx)
-        with hop:
-            return await self._heard(hop, ctx, call_next, method)
-
-    async def _heard(self, hop: Hop, ctx: Context, call_next: CallNext, method: _Method) -> HandlerResult:
         principal, known = principal_of(ctx), self._endpoint is None or self._endpoint.access.needs_token
-        hop.admit(ctx.method, principal.name, is_authenticated=known)
-        hop.intent = intent_of(ctx)
-        try:
-            result = await self._checked(ctx, call_next, method, hop)
-        except MCPError as exc:
-            hop.error = str(exc.error.code)
-            raise
-        except ValidationError:
-            hop.error = str(INVALID_PARAMS)
-            raise
-        hop.state = state_of_result(result) if ctx.method == "tools/call" else ""
-        return result
+        with self._hops.admitted(
+            "mcp", self._name, ctx.method, principal.name, is_authenticated=known
+        ) as hop:
+            assert hop is not None, "hops have listeners"
+            hop.intent = intent_of(ctx)
+            try:
+                result = await self._checked(ctx, call_next, method, hop)
+            except MCPError as exc:
+                hop.error = str(exc.error.code)
+                raise
+            except ValidationError:
+                hop.error = str(INVALID_PARAMS)
+                raise
+            hop.state = state_of_result(result) if ctx.method == "tools/call" else ""
+            return result
 
     async def _checked(
         self, ctx: Context, call_next: CallNext, method: _Method, hop: Hop | None = None
@@ -323,10 +321,13 @@ class McpServer:
         if self._input_schema(incoming.name, incoming.may_use) is None:
             raise McpRefusal(INVALID_PARAMS, f"Unknown tool: {echoed(incoming.name)}")
         trace.begin()
-        hop = self._hops.taken("mcp", self._name)
-        with nullcontext() if hop is None else hop, _fault_told(hop), self._counted():
+        with (
+            self._hops.admitted(
+                "mcp", self._name, "tools/call", incoming.principal, is_authenticated=True
+            ) as hop,
+            self._counted(),
+        ):
             if hop is not None:
-                hop.admit("tools/call", incoming.principal, is_authenticated=True)
                 meant = self._face.work_of(incoming.name, incoming.arguments, incoming.principal)
                 hop.skill, hop.peer, hop.task_id = meant
                 await hop.intend()
@@ -449,17 +450,6 @@ class McpServer:
             return None
         schema = tool.get("inputSchema")
         return schema if isinstance(schema, dict) else {}
-
-
-@contextmanager
-def _fault_told(hop: Hop | None) -> Iterator[None]:
-    """Note in the hop why a call of this process was refused, in the same words as for a call over HTTP."""
-    try:
-        yield
-    except (McpRefusal, AuditAwayError) as exc:
-        if hop is not None:
-            hop.error = str(exc.code) if isinstance(exc, McpRefusal) else "HTTP_503"
-        raise
 
 
 async def _tell_legacy(session: ServerSession) -> None:
