@@ -44,10 +44,13 @@ async def test_the_lines_of_a_call_that_became_a_task_all_name_the_task_of_its_a
         await client.ask("tasks/cancel", {"taskId": task["taskId"]})
         (task_id,) = there.agent.seen.tasks
     lines = lines_in(path)
-    assert [one["event"] for one in lines] == [
-        *("intent", "call", "sent"),
-        *("intent", "sent", "answer"),
-        *("intent", "sent", "cancel"),
+    events = [line["event"] for line in lines]
+    assert events[::3] == ["intent"] * 3
+    # A request to the agent may end before or after the host's request that it follows from.
+    assert [{*events[after + 1 : after + 3]} for after in (0, 3, 6)] == [
+        {"call", "sent"},
+        {"answer", "sent"},
+        {"cancel", "sent"},
     ]
     assert {one["peer"] for one in lines} == {"far"}
     # No line announces the task of a call that is about to begin it.
