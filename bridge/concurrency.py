@@ -30,7 +30,7 @@ _CHANCE: Final = Random()  # noqa: S311 - no secret is made from it
 
 
 class Signal:
-    """An event that recurs: each `tell` wakes the tasks that wait at that moment.
+    """An event that recurs: each `notify` wakes the tasks that wait at that moment.
 
     Usually no task waits, so an `anyio.Event` exists only while a task does.
     """
@@ -40,7 +40,7 @@ class Signal:
     def __init__(self) -> None:
         self._next: anyio.Event | None = None
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Wake the tasks that wait."""
         if self._next is not None:
             self._next.set()
@@ -48,25 +48,25 @@ class Signal:
 
     @property
     def next(self) -> anyio.Event:
-        """The event that the next `tell` sets. Take it before you read the state that may change."""
+        """The event that the next `notify` sets. Take it before you read the state that may change."""
         if self._next is None:
             self._next = anyio.Event()
         return self._next
 
     async def wait(self) -> None:
-        """Wait for the next `tell`."""
+        """Wait for the next `notify`."""
         await self.next.wait()
 
 
 class WaitingLine(Generic[WaiterT]):
     """Waiters for the same kind of event, the longest wait first, with one timer for all of them. After `seconds` a
-    waiter is removed and passed to the callback."""
+    waiter is removed and passed to `on_end`."""
 
-    def __init__(self, seconds: float, tell: Callable[[WaiterT], None], early_seconds: float = 0.0) -> None:
+    def __init__(self, seconds: float, on_end: Callable[[WaiterT], None], early_seconds: float = 0.0) -> None:
         """A waiter may be passed on `early_seconds` too early, so that one turn of the event loop serves several."""
         self._seconds = seconds
         self._early_seconds = early_seconds
-        self._tell = tell
+        self._on_end = on_end
         self._since: dict[WaiterT, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -103,7 +103,7 @@ class WaitingLine(Generic[WaiterT]):
                 self._timer = loop.call_later(left, self._expire, loop)
                 return
             del self._since[first]
-            self._tell(first)
+            self._on_end(first)
 
 
 class SlowWork(Exception):
@@ -285,7 +285,7 @@ async def one_at_a_time(busy: dict[KeyT, Signal], key: KeyT) -> AsyncIterator[No
         yield
     finally:
         del busy[key]
-        done.tell()
+        done.notify()
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """Notices: what a bridge reports besides hops. Token requests, logins, push notifications, and answers in open calls.
 
 The code that does one of these calls a function with a notice afterwards. The function never waits. Without a listener
-it is `unheard`. No notice holds a token, an argument, or a message of a peer.
+it is `ignore_notice`. No notice holds a token, an argument, or a message of a peer.
 """
 
 from __future__ import annotations
@@ -106,11 +106,11 @@ class AnswerTaken:
 
 Notice = TokenNotice | LoginNotice | LoginTaken | PushAttempt | WebhookAsked | PushReceived | AnswerTaken
 
-Tell = Callable[[Notice], None]
+Notify = Callable[[Notice], None]
 """Takes a notice."""
 
 
-def unheard(_: Notice) -> None:
+def ignore_notice(_: Notice) -> None:
     """Ignore a notice."""
 
 
@@ -120,8 +120,8 @@ class TokenListener:
 
     peer: str = ""
     """The key of the peer in the plan."""
-    tell: Tell = unheard
+    notify: Notify = ignore_notice
 
 
-NOBODY: Final = TokenListener()
+NO_LISTENER: Final = TokenListener()
 """A listener that ignores the tokens."""

@@ -24,7 +24,7 @@ from bridge.agents_as_tools.handles import FarWebhook, Handles
 from bridge.agents_as_tools.push_hints import PushHints
 from bridge.bounded_map import BoundedMap
 from bridge.http.request_checks import RefusedError, request_body
-from bridge.notices import PushReceived, Tell, unheard
+from bridge.notices import Notify, PushReceived, ignore_notice
 from bridge.seal import HandleError
 
 logger = logging.getLogger(__name__)
@@ -61,12 +61,12 @@ class PushReceiver:
         bounds: ReceiverBounds,
         now_seconds: Callable[[], float] = time.time,
         key_of: Callable[[str], str] = lambda _: "",
-        tell: Tell = unheard,
+        notify: Notify = ignore_notice,
     ) -> None:
-        """`knows` says whether the agent with a mark may send notifications. `tell` gets a notice of each notification,
-        with the agent's key from `key_of`, which gives the key for a mark ("" for an unknown mark)."""
+        """`knows` says whether the agent with a mark may send notifications. `notify` gets a notice of each
+        notification, with the agent's key from `key_of`, which gives the key for a mark ("" for an unknown mark)."""
         self._key_of = key_of
-        self._tell = tell
+        self._notify = notify
         self._handles = handles
         self._hints = hints
         self._knows = knows
@@ -88,14 +88,14 @@ class PushReceiver:
         except RefusedError as exc:
             logger.debug("a notification is refused: %s", exc)
             is_flood = exc.status == _TOO_MANY
-            self._tell(PushReceived(peer, "too_many" if is_flood else "refused", exc.status))
+            self._notify(PushReceived(peer, "too_many" if is_flood else "refused", exc.status))
             words = json.dumps({"error": {"message": str(exc)}})
             answer = Response(words, exc.status, headers=exc.headers, media_type="application/json")
         else:
             is_new = self._is_new(webhook, headers)
             if is_new:
                 self._hints.take(webhook)
-            self._tell(PushReceived(peer, "taken" if is_new else "repeated", 204))
+            self._notify(PushReceived(peer, "taken" if is_new else "repeated", 204))
             answer = Response(status_code=204)
         await answer(scope, receive, send)
 

@@ -341,7 +341,7 @@ class RemoteAgent:
             if self._client is not None or not self.is_heard_of:
                 continue
             try:
-                if await tokens.look():
+                if await tokens.find():
                     await self.refresh()
                     on_change()
             except PeerError as exc:

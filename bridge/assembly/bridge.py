@@ -150,7 +150,7 @@ class Bridge:
             """Makes the hops of its requests."""
             push_url = self._place.public_url if self._over_http else None
             resources = shared_resources(
-                self.plan, self.hops, push_url, self._login_desk.logins_at, self.telemetry.tell
+                self.plan, self.hops, push_url, self._login_desk.logins_at, self.telemetry.notify
             )
             self._shared = await stack.enter_async_context(resources)
             self.replicas = await stack.enter_async_context(replicas_of(self.plan, self._shared.seal))
@@ -160,7 +160,7 @@ class Bridge:
                 self._login_desk.logins_at,
                 self._observer,
                 hops=self.hops,
-                tell=self.telemetry.tell,
+                notify=self.telemetry.notify,
                 on_change=self._server_changed,
                 listings=self.replicas
                 or listings_in((self._place.state or state_folder()) / FOLDER_NAME, keeps=keeps),
@@ -326,7 +326,7 @@ class Bridge:
                 raise
 
     def _note(self, notice: Notice) -> None:
-        self.telemetry.tell(notice)
+        self.telemetry.notify(notice)
 
     def _states(self) -> Iterator[SourceState]:
         """The states of the tool servers of agents. A server of several agents has a state for each agent."""
@@ -370,7 +370,7 @@ class Bridge:
                     self.hops,
                     self._signing,
                     None if self.replicas is None else self.replicas.find_unavailable,
-                    self.telemetry.tell,
+                    self.telemetry.notify,
                     operators=plan.has_operators,
                 )
                 unit = PartTask(make)

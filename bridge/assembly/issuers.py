@@ -101,7 +101,7 @@ class Issuers:
         pauses = Backoff(self._limits.retry_seconds, self._limits.keys_seconds)
         while source in self._sources.values():
             with border(logger, "an issuer of tokens"):
-                if await source.look():
+                if await source.prefetch():
                     return
             await anyio.sleep(pauses.next())
 

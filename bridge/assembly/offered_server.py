@@ -44,7 +44,7 @@ from bridge.identity.logins.login_credentials import LoginConfig
 from bridge.local.private_files import private_folder
 from bridge.local.user_folders import cache_folder, state_folder
 from bridge.mcp.server.server import McpLimits, McpServer
-from bridge.notices import Tell, TokenListener, unheard
+from bridge.notices import Notify, TokenListener, ignore_notice
 from bridge.seal import Seal, agent_mark, key_in, keys_in
 from bridge.settings import AgentSettings
 from bridge.text.safe_text import shell_word
@@ -67,7 +67,7 @@ class SharedResources:
     """Wakes waiting calls when an agent notifies the bridge."""
     logins_at: Callable[[LoginConfig], CallerLogins | None] = lambda _: None
     """The logins of callers at a peer that wants a login of each; None if nobody could open a link to such a login."""
-    tell: Tell = unheard
+    notify: Notify = ignore_notice
     """Takes notices."""
 
     @property
@@ -82,10 +82,10 @@ async def shared_resources(
     hops: Hops = UNHEARD,
     push_url: str | None = None,
     logins_at: Callable[[LoginConfig], CallerLogins | None] = lambda _: None,
-    tell: Tell = unheard,
+    notify: Notify = ignore_notice,
 ) -> AsyncIterator[SharedResources]:
     """Open the resources that the offered servers of a process share. `push_url` is the base URL at which agents notify
-    the bridge; None asks none of them to. `logins_at` and `tell` are those of the resources.
+    the bridge; None asks none of them to. `logins_at` and `notify` are those of the resources.
 
     Raises:
         UsageError: the key of the handles cannot be read or made.
@@ -99,7 +99,7 @@ async def shared_resources(
     async with GuardedClient(timeout=timeout, limits=httpx2.Limits(keepalive_expiry=2.0)) as http:
         hints = PushHints(push_url)
         yield SharedResources(
-            http, seal, plan.profile, place.cache, place.baggage_keys, hops, hints, logins_at, tell
+            http, seal, plan.profile, place.cache, place.baggage_keys, hops, hints, logins_at, notify
         )
 
 
@@ -195,7 +195,7 @@ async def offered(
                 McpLimits(shared.process.requests, shared.process.streams),
                 name,
                 shared.hops,
-                shared.tell,
+                shared.notify,
             )
         )
         yield OfferedServer(name, face, running[0], agents, plan.profile.agents, made)
@@ -219,7 +219,7 @@ def _on_behalf(remote: RemotePlan, shared: SharedResources) -> OnBehalf | None:
     if isinstance(remote.tokens, EachLogin):
         if (logins := shared.logins_at(remote.tokens.login_config)) is None:
             raise UsageError(
-                f"links to log in at {remote.tokens.login_config.place} need `public_url` in [bridge]"
+                f"links to log in at {remote.tokens.login_config.table} need `public_url` in [bridge]"
             )
         return ByLogin(remote.tokens, logins)
     return None if remote.callers is None else ByExchange(remote.callers)
@@ -249,10 +249,11 @@ def _agent(key: str, remote: RemotePlan, plan: OfferedPlan, shared: SharedResour
         versions=VERSIONS.chosen(remote.dialect),
         how_to_log_in=_how_to_log_in(key, remote),
     )
-    if remote.catalog is None and shared.tell is not unheard:  # those of a catalog are told of as its own
+    # A catalog reports the tokens of its agents itself.
+    if remote.catalog is None and shared.notify is not ignore_notice:
         for tokens in (remote.tokens, remote.callers):
             if tokens is not None:
-                tokens.heard_by = TokenListener(key, shared.tell)
+                tokens.listener = TokenListener(key, shared.notify)
     folder = shared.cache_folder / agent_mark(remote.account) if remote.account else shared.cache_folder
     source = remote.own_card or CardSource(
         shared.http,
@@ -321,7 +322,7 @@ async def followed_catalog(
     """Read a catalog and keep it fresh while the context is open. A catalog that is down keeps its cached entries."""
     chosen = shared.process.agents
     if plan.tokens is not None:
-        plan.tokens.heard_by = TokenListener(key, shared.tell)
+        plan.tokens.listener = TokenListener(key, shared.notify)
     source = CatalogSource(
         shared.http,
         plan.url,

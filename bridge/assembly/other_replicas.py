@@ -65,7 +65,7 @@ class ReplicaWords:
         """Call `take` with each word of this topic that another replica tells. A topic and a word have no `=`."""
         self._listeners[topic] = take
 
-    def tell(self, topic: str, word: str) -> None:
+    def send(self, topic: str, word: str) -> None:
         """Tell the other replicas a word."""
         self.pass_on(f"{topic}={word}" if topic else word)
 
@@ -96,7 +96,7 @@ class BridgeReplicas:
         other, and tell the others which tool servers cannot be called here."""
         words.pass_on, self._registry.on_hint = self._registry.hint, words.take
         words.listen("", hints.take_word)
-        hints.pass_on = partial(words.tell, "")
+        hints.pass_on = partial(words.send, "")
         self._registry.outages = lambda: self._outages.text(states(), self._now_ms() - now_ms())
 
     async def recall(self, identity: ServerIdentity) -> bytes | None:
@@ -139,7 +139,7 @@ class BridgeReplicas:
     def serve(self, plan: Plan) -> None:
         """Tell the others that this plan is served from now on."""
         self._own = self.sharing.proofs.proofs(ProofPurpose.PLAN, plan_bytes(plan))
-        self._registry.tell(self._own)
+        self._registry.publish(self._own)
         self._compare()
         if plan.offered and not self._is_reachable and not self._has_warned:
             self._has_warned = True

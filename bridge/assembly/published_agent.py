@@ -27,7 +27,7 @@ from bridge.assembly.push import webhooks_of
 from bridge.assembly.stores import store_for
 from bridge.config.tables.profile import Profile
 from bridge.identity.callers.verifiers import Access
-from bridge.notices import Tell, unheard
+from bridge.notices import Notify, ignore_notice
 from bridge.settings import RouteSettings
 from bridge.store.contract import Store
 from bridge.store.records import Quota
@@ -108,14 +108,14 @@ async def published(
     hops: Hops = UNHEARD,
     signing: CardSigning | None = None,
     find_unavailable: FindUnavailable | None = None,
-    tell: Tell = unheard,
+    notify: Notify = ignore_notice,
     *,
     operators: bool = False,
 ) -> AsyncIterator[PublishedAgent]:
     """Run an agent while the context is open, with its stored tasks recovered.
 
     `operators` says that some callers may be operators, `present` tells the rights of its callers, `find_unavailable`
-    what its replicas say of its servers, and `tell` takes notices.
+    what its replicas say of its servers, and `notify` takes notices.
 
     Raises:
         UsageError: the store is in use, too new, or out of reach.
@@ -130,7 +130,7 @@ async def published(
     ids = IdsAndClock(OrderedIds(clock).new, clock, elapsed_ms)
     async with (
         store,
-        webhooks_of(store, place, process, ids, gate, name, tell) as push,
+        webhooks_of(store, place, process, ids, gate, name, notify) as push,
         _engine_for(
             agent, store, plan.profile, process, ids, None if push is None else push.webhooks
         ) as engine,

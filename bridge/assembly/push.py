@@ -21,7 +21,7 @@ from bridge.assembly.plan import ProcessPlan
 from bridge.config.tables.profile import Profile
 from bridge.local.private_files import private_folder
 from bridge.local.user_folders import state_folder
-from bridge.notices import Tell, unheard
+from bridge.notices import Notify, ignore_notice
 from bridge.seal import key_in, keys_in
 from bridge.store.contract import Store
 from bridge.store.outbox import WebhookLimits
@@ -64,11 +64,11 @@ async def webhooks_of(
     ids: IdsAndClock,
     gate: ExtensionFilter,
     face: str = "",
-    tell: Tell = unheard,
+    notify: Notify = ignore_notice,
 ) -> AsyncIterator[AgentPush | None]:
     """The webhooks of an agent's tasks, to which is sent while the context is open; None if nothing is sent.
 
-    `tell` is told of them and of each attempt, with the name of the agent, `face`.
+    `notify` is told of them and of each attempt, with the name of the agent, `face`.
 
     Raises:
         UsageError: a key cannot be read or made.
@@ -80,7 +80,7 @@ async def webhooks_of(
     allow = place.push.allow
     records = WebhookRecords(signer.keys)
     rules = WebhookRules(WebhookLimits(table.each_task, table.each_principal, table.ended_bytes), allow)
-    webhooks = Webhooks(store, records, rules, ids, tell=tell, face=face)
+    webhooks = Webhooks(store, records, rules, ids, notify=notify, face=face)
     bounds = PushBounds(table.attempt_seconds, table.answer_limit_bytes)
     async with AsyncExitStack() as stack:
         client = PushClient(signer, bounds, ids.now_ms, allow)
@@ -94,7 +94,7 @@ async def webhooks_of(
             clock,
             webhooks.row_of,
             gate.filtered,
-            tell=tell,
+            notify=notify,
             face=face,
         )
         await stack.enter_async_context(sender)
@@ -127,4 +127,6 @@ def notified(shared: SharedResources, agent_of: Callable[[str], RemoteAgent | No
 
     table = shared.process.push
     bounds = ReceiverBounds(table.received_limit_bytes, table.received_each_second)
-    return PushReceiver(Handles(shared.seal), shared.hints, knows, bounds, key_of=key_of, tell=shared.tell)
+    return PushReceiver(
+        Handles(shared.seal), shared.hints, knows, bounds, key_of=key_of, notify=shared.notify
+    )

@@ -116,7 +116,7 @@ def logins_of(plan: Plan) -> Iterator[LoginConfig]:
 
 def login_configs_of_each(plan: Plan) -> Mapping[str, LoginConfig]:
     """The logins that peers of a plan want of each caller, by the tables of the peers."""
-    return {login_config.place: login_config for login_config in logins_of(plan) if login_config.of_each}
+    return {login_config.table: login_config for login_config in logins_of(plan) if login_config.of_each}
 
 
 async def migrate_shared(

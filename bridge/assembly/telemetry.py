@@ -24,7 +24,7 @@ from bridge.assembly.routes import Fitness, fitness_of_faces
 from bridge.errors import StoreError
 from bridge.identity.logins.login_credentials import LoginConfig
 from bridge.mcp.client.transports.streamable_http import HttpTarget
-from bridge.notices import LoginEvent, Notice, PushOutcome, Tell, unheard
+from bridge.notices import LoginEvent, Notice, Notify, PushOutcome, ignore_notice
 from bridge.telemetry.call_log import CallLog
 from bridge.telemetry.families import KnownNames, MetricFamily, MetricSample, SampleLabels, gauge
 from bridge.telemetry.metrics import HopMetrics, families_of
@@ -108,7 +108,7 @@ class Telemetry:
             for noticed in noticing:
                 noticed(notice)
 
-        self.tell: Tell = notify_all if noticing else unheard
+        self.notify: Notify = notify_all if noticing else ignore_notice
         """Takes notices."""
         self.hops = Hops(
             tuple(listener for listener in heard if listener is not None),

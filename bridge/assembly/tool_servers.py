@@ -28,7 +28,7 @@ from bridge.mcp.client.transports.in_process import InProcessTarget
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.mcp.client.upstream import Upstream
-from bridge.notices import Tell, TokenListener, unheard
+from bridge.notices import Notify, TokenListener, ignore_notice
 from bridge.text.short_names import name_of, slug
 from bridge.trace import Hops
 
@@ -111,19 +111,19 @@ class ToolServers:
         observer: StartObserver | None,
         *,
         hops: Hops,
-        tell: Tell,
+        notify: Notify,
         on_change: Callable[[], None],
         listings: ListingMemory,
         keeps: bool = True,
     ) -> None:
-        """`logins_at` gives the logins of callers at a server that wants them, and `tell` takes notices. `on_change` is
-        called when a server lists other tools, comes up or goes down. `listings` keeps what servers list, for a start
-        while they are down. `keeps` says whether what is found out about a server is kept for the next start."""
+        """`logins_at` gives the logins of callers at a server that wants them, and `notify` takes notices. `on_change`
+        is called when a server lists other tools, comes up or goes down. `listings` keeps the tool lists, for a start
+        while servers are down. `keeps` says whether what is found out about a server is kept for the next start."""
         self._baggage_keys = baggage_keys
         self._logins_at = logins_at
         self._observer = observer
         self._hops = hops
-        self._tell = tell
+        self._notify = notify
         self._on_change = on_change
         self._listings = listings
         self._memory = ServerMemory(state_folder() / FILE_NAME, keeps=keeps)
@@ -181,8 +181,8 @@ class ToolServers:
         name = key or _name_of(target)
         memory = ServerMemory(None) if isinstance(target, InProcessTarget) else self._memory
         keeper = ListingKeeper(self._listings_of(plan), _identity_of(plan), name)
-        if isinstance(target, HttpTarget) and self._tell is not unheard:
-            target = target.heard(TokenListener(key, self._tell))
+        if isinstance(target, HttpTarget) and self._notify is not ignore_notice:
+            target = target.with_listener(TokenListener(key, self._notify))
         login_config = target.caller_login if isinstance(target, HttpTarget) else None
 
         def has_changed() -> None:

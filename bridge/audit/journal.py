@@ -113,7 +113,7 @@ class AuditJournal:
             self._count_lost([entry])
             return
         self._queue.append(_Waiting(entry))
-        self._arrived.tell()
+        self._arrived.notify()
 
     async def commit(self, entry: JsonObject) -> int:
         """Wait until a line is on the disk, and return its number. A cancellation withdraws a line that still waits.
@@ -126,7 +126,7 @@ class AuditJournal:
         waiting = _Waiting(entry, anyio.Event())
         assert waiting.written is not None
         self._queue.append(waiting)
-        self._arrived.tell()
+        self._arrived.notify()
         try:
             with anyio.move_on_after(self._stalled_seconds):
                 await waiting.written.wait()
@@ -149,7 +149,7 @@ class AuditJournal:
             finally:
                 self._is_closing = True
                 scope.deadline = anyio.current_time() + self._close_seconds
-                self._arrived.tell()
+                self._arrived.notify()
 
     async def _run(self, scope: anyio.CancelScope) -> None:
         # The loop ends through `_is_closing`, after the last line.

@@ -238,7 +238,7 @@ class ConsoleApp:
 
     def _sign_out(self, visit: Visit) -> Response:
         self._end_session(visit.session.mark)
-        self._bridge.words.tell(_SIGNED_OUT, visit.session.mark)
+        self._bridge.words.send(_SIGNED_OUT, visit.session.mark)
         signed_out = json_response({"to": visit.root})
         signed_out.headers["Set-Cookie"] = self._gate.no_cookie(visit)
         return signed_out

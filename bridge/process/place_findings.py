@@ -113,11 +113,11 @@ def redirect_uris(plan: Plan) -> Iterator[RedirectUri]:
     root = place.public_url or url_of(place.host, place.port)
     for login_config in login_configs:
         if login_config.client_id and login_config.of_each:
-            yield RedirectUri(login_config.place, f"{root}{LOGIN_BACK}", "the logins of callers")
+            yield RedirectUri(login_config.table, f"{root}{LOGIN_BACK}", "the logins of callers")
         elif login_config.client_id:
             uri = LoginLanding(LOOPBACK_HOST, 0).redirect_uri.replace(":0/", ":PORT/")
             yield RedirectUri(
-                login_config.place,
+                login_config.table,
                 uri,
                 f"`mcp-a2a login {login_config.name} --port PORT`, with a port of your choice",
             )

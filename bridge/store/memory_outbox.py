@@ -39,8 +39,8 @@ class MemoryOutbox:
         self._tasks = tasks
         self._on_rows: OnRows = lambda _: None
 
-    def tell(self, on_rows: OnRows) -> None:
-        """See `Outbox.tell`."""
+    def listen(self, on_rows: OnRows) -> None:
+        """See `Outbox.listen`."""
         self._on_rows = on_rows
 
     def keep(self, webhook: Webhook) -> None:

@@ -94,7 +94,7 @@ class Outbox(Protocol):
     All methods raise StoreError if the store cannot be read or written.
     """
 
-    def tell(self, on_rows: OnRows) -> None:
+    def listen(self, on_rows: OnRows) -> None:
         """Call `on_rows` from now on when there are new rows for this replica to send."""
         ...
 

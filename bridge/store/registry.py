@@ -53,7 +53,7 @@ class ReplicaRegistry(AbstractAsyncContextManager["ReplicaRegistry"], Protocol):
         """Whether this replica has, or had, this epoch."""
         ...
 
-    def tell(self, plans: frozenset[bytes]) -> None:
+    def publish(self, plans: frozenset[bytes]) -> None:
         """Publish the plan that this replica serves from now on."""
         ...
 

@@ -42,8 +42,8 @@ class SQLiteOutbox:
         self._writer = writer
         self._reader = reader
 
-    def tell(self, on_rows: OnRows) -> None:
-        """See `Outbox.tell`."""
+    def listen(self, on_rows: OnRows) -> None:
+        """See `Outbox.listen`."""
         self._writer.on_rows = on_rows
 
     async def add(self, webhook: Webhook, limits: WebhookLimits) -> bool:

@@ -122,7 +122,7 @@ class Notifying:
     """Told after each request."""
 
     def __call__(self, method: str, params: Json) -> list[Json]:
-        self.news.tell()
+        self.news.notify()
         if method == CREATES[self.generation]:
             self.created.append(params)
             return [REFUSED if self.refuses else params]

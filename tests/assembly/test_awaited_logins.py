@@ -328,5 +328,5 @@ async def test_however_many_tasks_wait_for_logins_few_looks_are_made() -> None:
         keeper.gate.set()
     assert sorted(keeper.found, key=str) == sorted(keys, key=str)
     keeper.login = Login("", "", "", "", got_at=0, since=0)
-    moved.tell()
+    moved.notify()
     assert await looks.find(keeper, keys[0]) is keeper.login

@@ -85,7 +85,7 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
         "HttpTarget": {
             "callers",
             "headers",
-            "heard_by",
+            "listener",
             "oauth",
             "shown",
             "tls",

@@ -413,7 +413,7 @@ async def test_lines_about_tokens_and_logins_contain_no_tokens(tmp_path: Path) -
             PushReceived("", "refused", 404),
         ]
         for notice in told:
-            there.bridge.telemetry.tell(notice)
+            there.bridge.telemetry.notify(notice)
     lines = lines_of(there.file)[2:-1]
     (ann,) = {one["principal"] for one in lines if "principal" in one}
     assert ann.startswith("hash:")

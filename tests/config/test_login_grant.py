@@ -158,7 +158,7 @@ def test_an_agent_takes_a_login_of_each_caller_too(tmp_path: Path) -> None:
     file.write_text(EACH_AT_AN_AGENT)
     (login_config,) = logins_of(plan_from_file(load(file, GIVEN)))
     assert (
-        login_config.place,
+        login_config.table,
         login_config.of_each,
         login_config.link_seconds,
         login_config.keep_seconds,

@@ -57,7 +57,7 @@ async def until_it_hears(other: Bridge, one: Bridge) -> None:
     heard = anyio.Event()
     other.words.listen("test", lambda _: heard.set())
     while not heard.is_set():
-        one.words.tell("test", "")
+        one.words.send("test", "")
         await anyio.sleep(0.01)
 
 

@@ -58,8 +58,8 @@ async def test_the_dashboard_and_the_rules_ask_for_what_there_is(tmp_path: Path)
         await there.mcp.tool(1, "echo", {}, text="x")
         await Rpc(there.mcp.client, there.agent_url).send(call_part("echo"))
         for notice in NOTICES:
-            there.inner.telemetry.tell(notice)
-            there.outer.telemetry.tell(notice)
+            there.inner.telemetry.notify(notice)
+            there.outer.telemetry.notify(notice)
         told = [
             *await there.inner.telemetry.families(),
             *await there.outer.telemetry.families(),

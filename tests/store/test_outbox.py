@@ -88,7 +88,7 @@ async def test_new_rows_are_reported_with_their_tasks(store: Store) -> None:
         if task_ids is not None:
             heard.set()
 
-    store.outbox.tell(on_rows)
+    store.outbox.listen(on_rows)
     await keep(store, first("t2"), replace(first("t1"), webhook=webhook()))
     with anyio.fail_after(30):
         await heard.wait()
@@ -264,7 +264,7 @@ async def test_a_replica_is_notified_of_rows_that_another_replica_stored() -> No
         heard = anyio.Event()
         await keep(one, first("t1"))
         await two.outbox.add(webhook(), LIMITS)
-        two.outbox.tell(lambda task_ids: heard.set() if task_ids else None)
+        two.outbox.listen(lambda task_ids: heard.set() if task_ids else None)
         await keep(one, event(2))
         with anyio.fail_after(30):
             await heard.wait()

@@ -225,7 +225,7 @@ async def test_a_role_that_may_only_read_and_write_rows_can_use_existing_tables(
         PostgresRegistry(url, BOUNDS, nowhere) as one,
         PostgresRegistry(url, BOUNDS, nowhere) as other,
     ):
-        one.tell(frozenset({b"plan"}))
+        one.publish(frozenset({b"plan"}))
         while [entry.plans for entry in other.others.values()] != [frozenset({b"plan"})]:
             await anyio.sleep(0.01)
         store.replicas.start(Recorder())

@@ -74,7 +74,7 @@ async def test_replicas_see_the_entries_of_each_other() -> None:
     url = new_database_url()
     async with listed(url, "http://one") as one, listed(url) as two:
         first, second = one.registry.epoch, two.registry.epoch
-        one.registry.tell(frozenset({b"a", b"b"}))
+        one.registry.publish(frozenset({b"a", b"b"}))
         await two.until(lambda registry: registry.others == {first: one.entry("http://one", b"a", b"b")})
         await one.until(lambda registry: registry.others == {second: two.entry()})
         assert one.registry.is_mine(first)
@@ -154,7 +154,7 @@ async def test_outages_are_published_at_a_heartbeat_when_they_change() -> None:
         one.registry.outages = lambda: b"crm"
         await two.until(lambda registry: registry.others[first].outages == b"crm")
         await one.until(lambda registry: registry.own is not None and registry.own.outages == b"crm")
-        one.registry.tell(frozenset({b"a"}))
+        one.registry.publish(frozenset({b"a"}))
         await two.until(lambda registry: registry.others[first].plans == frozenset({b"a"}))
         one.registry.outages = lambda: b""
         await two.until(lambda registry: registry.others[first].outages == b"")

@@ -20,7 +20,7 @@ from bridge.a2a.push.signatures import PushSigner
 from bridge.a2a.push.webhook_client import PushBounds, PushClient
 from bridge.a2a.tasks.webhooks import WebhookRecords, WebhookRules, Webhooks
 from bridge.concurrency import Signal
-from bridge.notices import Tell, unheard
+from bridge.notices import Notify, ignore_notice
 from bridge.store.contract import Store
 from bridge.store.outbox import WebhookLimits
 from tests.support.agents import Clock
@@ -81,7 +81,7 @@ class Receiver:
         self.got.append(taken)
         self.at_work += 1
         self.most_at_work = max(self.most_at_work, self.at_work)
-        self._moved.tell()
+        self._moved.notify()
         try:
             answer = (self.answers.pop(0) if self.answers else ok)(taken)
             response = answer if isinstance(answer, Response) else await answer
@@ -140,7 +140,7 @@ class PushClockByHand:
     async def until(self, due_ms: int | None, woken: anyio.Event) -> None:
         """See `PushClock`."""
         self.due_ms = due_ms
-        self._moved.tell()
+        self._moved.notify()
         if due_ms is None:
             await woken.wait()
             return
@@ -165,7 +165,7 @@ class PushClockByHand:
         """Let the time go by until the next attempt; how many seconds that is."""
         seconds = await self.waits()
         self.clock.pass_ms(round(seconds * 1000))
-        self._moved.tell()
+        self._moved.notify()
         return seconds
 
 
@@ -184,7 +184,7 @@ async def sending(
     attempt_seconds: float = 15,
     client: PushClient | None = None,
     close_seconds: float = 2.0,
-    tell: Tell = unheard,
+    notify: Notify = ignore_notice,
     face: str = "",
 ) -> AsyncIterator[PushSender]:
     """Send what is in the outbox of a store."""
@@ -200,7 +200,7 @@ async def sending(
         clock,
         webhooks.row_of,
         close_seconds=close_seconds,
-        tell=tell,
+        notify=notify,
         face=face,
     )
     try:

@@ -81,7 +81,7 @@ class SharedMemory(MemoryStore):
         if self._tasks[change.task_id].head.ended:
             del self._holders[change.task_id]
         for member in self.members:
-            member.moved.tell()
+            member.moved.notify()
 
     def _owner_of(self, change: Change) -> str | None:
         if change.origin is not None:
@@ -197,7 +197,7 @@ class SharedMemory(MemoryStore):
         """Let a paused replica go on; with `unaware`, it does not look whether it was fenced until it is told to."""
         member.looks = not unaware
         member.running.set()
-        member.moved.tell()
+        member.moved.notify()
 
     def notice(self, member: ReplicaStore) -> None:
         """Take a silent replica for dead: fence it, and let another one adopt its tasks."""
@@ -277,7 +277,7 @@ class ReplicaStore:
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._may_write = float("inf")
-        self.moved.tell()
+        self.moved.notify()
         with anyio.CancelScope(shield=True):
             while self._queue and not self.is_dead and self.running.is_set():
                 await checkpoint()
@@ -296,7 +296,7 @@ class ReplicaStore:
     def let_writes(self, changes: float = float("inf")) -> None:
         """Store as many of the changes that wait or come."""
         self._may_write = changes
-        self.moved.tell()
+        self.moved.notify()
 
     def hold_feed(self) -> None:
         """Tell this replica nothing of the others, from now on."""
@@ -305,7 +305,7 @@ class ReplicaStore:
     def let_feed(self) -> None:
         """Tell this replica of the others."""
         self._may_tell = True
-        self.moved.tell()
+        self.moved.notify()
 
     def hold_reads(self) -> None:
         """Give back what is read only later, from now on."""
@@ -330,7 +330,7 @@ class ReplicaStore:
     def look(self) -> None:
         """Look whether this replica was fenced."""
         self.looks = True
-        self.moved.tell()
+        self.moved.notify()
 
     @property
     def followed(self) -> list[str]:
@@ -346,7 +346,7 @@ class ReplicaStore:
     def _submit(self, step: Callable[[], object]) -> None:
         self._given = next(self._numbers)
         self._queue.append((self._given, step))
-        self.moved.tell()
+        self.moved.notify()
 
     async def _write(self) -> None:
         while True:
@@ -550,7 +550,7 @@ class ReplicaStore:
         """See `Replicas.follow`."""
         following = _Following(task_id, seq, on_events)
         self._following.add(following)
-        self.moved.tell()
+        self.moved.notify()
         return lambda: self._following.discard(following)
 
     async def _tell(self) -> None:
@@ -640,20 +640,20 @@ class Recorder:
     async def answer(self, command: bytes) -> bytes:
         """Reply with what was asked."""
         self.asked.append(command)
-        self.moved.tell()
+        self.moved.notify()
         await self.may_answer.wait()
         return b"done: " + command
 
     async def adopt(self, task: StoredTask) -> None:
         """Remember the task."""
         self.adopted.append(task)
-        self.moved.tell()
+        self.moved.notify()
         await self.may_adopt.wait()
 
     def fenced(self) -> None:
         """Remember that it was so."""
         self.fences += 1
-        self.moved.tell()
+        self.moved.notify()
 
     async def until(self, holds: Callable[[Self], Any]) -> None:
         """Wait until something holds of what was remembered."""

@@ -339,7 +339,7 @@ class OwnCard:
 
     def note_change(self) -> None:
         """Tell the watchers that the card may have changed."""
-        self._news.tell()
+        self._news.notify()
 
     def cached(self) -> FoundCard:
         """The card."""

@@ -24,7 +24,7 @@ from bridge.a2a.push.webhook_client import Attempt
 from bridge.a2a.tasks.rows import text_of
 from bridge.a2a.tasks.webhooks import SealedWebhook, WebhookRecords, place_of
 from bridge.errors import StoreError
-from bridge.notices import PushAttempt, Tell, unheard
+from bridge.notices import Notify, PushAttempt, ignore_notice
 from bridge.seal import SealedRecordError
 from bridge.store.outbox import Outbox, OutboxRow, WaitingWebhook, Webhook, WebhookKey
 
@@ -144,12 +144,12 @@ class PushSender:
         shown: Callable[[bytes, frozenset[str]], bytes] = lambda event, _: event,
         chance: Callable[[], float] = random.random,
         close_seconds: float = _CLOSE_SECONDS,
-        tell: Tell = unheard,
+        notify: Notify = ignore_notice,
         face: str = "",
     ) -> None:
-        """`row_of` gives the present task, and `shown` gives an event for a client with these extensions. `tell` is
+        """`row_of` gives the present task, and `shown` gives an event for a client with these extensions. `notify` is
         called with each attempt, in which `face` is the name of the agent."""
-        self._tell = tell
+        self._notify = notify
         self._face = face
         self._outbox = outbox
         self._records = records
@@ -176,7 +176,7 @@ class PushSender:
 
     async def __aenter__(self) -> Self:
         self._group = await anyio.create_task_group().__aenter__()
-        self._outbox.tell(self._on_rows)
+        self._outbox.listen(self._on_rows)
         self._group.start_soon(self._run)
         return self
 
@@ -184,7 +184,7 @@ class PushSender:
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._closing = True
-        self._outbox.tell(lambda _: None)
+        self._outbox.listen(lambda _: None)
         if self._busy.total():
             with anyio.move_on_after(self._close_seconds, shield=True):
                 await self._idle.wait()
@@ -332,7 +332,7 @@ class PushSender:
             event = self._shown(text, line.opened.extensions)
             attempt = await self._notifier.send(line.opened, key.task_id, OutboxRow(row.seq, event))
             if attempt.failure is None:
-                self._tell(PushAttempt(self._face, "delivered", key.task_id, line.place))
+                self._notify(PushAttempt(self._face, "delivered", key.task_id, line.place))
                 line.since_ms = self._clock.now_ms()
                 await self._outbox.sent(key, row.seq)
             else:
@@ -346,14 +346,14 @@ class PushSender:
             return
         pause = pauses[attempts - 1] * (1 + self._pace.jitter * self._chance())
         held = min(attempt.wait_seconds, max(pauses))
-        self._tell(PushAttempt(self._face, "failed", line.webhook.key.task_id, line.place))
+        self._notify(PushAttempt(self._face, "failed", line.webhook.key.task_id, line.place))
         due_ms = self._clock.now_ms() + round(max(pause, held) * 1000)
         logger.info("webhook %s of task %s: %s", *reversed(line.webhook.key), failure)
         await self._outbox.failed(line.webhook.key, attempts, due_ms, failure)
 
     async def _give_up(self, line: _Line, failure: str) -> None:
         task_id, webhook_id = line.webhook.key
-        self._tell(PushAttempt(self._face, "given_up", task_id, line.place))
+        self._notify(PushAttempt(self._face, "given_up", task_id, line.place))
         logger.warning(
             "nothing more is sent to webhook %s (%s) of task %s: %s", webhook_id, line.place, task_id, failure
         )

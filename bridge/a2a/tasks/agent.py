@@ -155,7 +155,7 @@ class RunningWork:
         """Handle answers with `hearing` from now on; None accepts no more answers."""
         self.hearing = hearing
         self.work_status.is_at_work = hearing is None and not self.is_finished
-        self.moved.tell()
+        self.moved.notify()
 
     def hold(self, turn: Turn, size_bytes: int, requests: RequestSettings) -> bool:
         """Hold a message of `size_bytes` bytes for the worker; False if a limit is reached."""

@@ -365,10 +365,10 @@ class LiveTask:
 
     def _wake_waiters(self) -> None:
         """Wake the waiters of the task. While the task is working, waiters for its settling are not woken."""
-        self._moved.tell()
+        self._moved.notify()
         now = self._visible
         if now is None or now.status.state in SETTLED or self.left or self.failure or self.overtaken:
-            self._settled.tell()
+            self._settled.notify()
 
     def fall_back(self) -> None:
         """Drop the events that could not be stored, so that the task can go on from its stored state."""
@@ -380,7 +380,7 @@ class LiveTask:
         self._falls, self._fell_to = self._falls + 1, self._visible_seq
         self._take_in()
         self._wake_waiters()
-        self._settled.tell()
+        self._settled.notify()
 
     def apply_foreign(self, events: Sequence[ForeignEvent]) -> None:
         """Apply the events of another replica, once the store has answered for every own event."""

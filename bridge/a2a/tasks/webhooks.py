@@ -32,7 +32,7 @@ from bridge.a2a.tasks.rows import folded
 from bridge.errors import StoreConflictError
 from bridge.http.private_addresses import is_private_host
 from bridge.http.request_checks import is_ip_address, is_loopback
-from bridge.notices import Tell, WebhookAsked, unheard
+from bridge.notices import Notify, WebhookAsked, ignore_notice
 from bridge.seal import RecordSeal, SealedRecordError
 from bridge.store.contract import Store
 from bridge.store.outbox import OutboxRow, Webhook, WebhookKey, WebhookLimitError, WebhookLimits
@@ -142,11 +142,11 @@ class Webhooks:
         rules: WebhookRules,
         ids: IdsAndClock,
         new_mark: Callable[[], str] = lambda: secrets.token_hex(12),
-        tell: Tell = unheard,
+        notify: Notify = ignore_notice,
         face: str = "",
     ) -> None:
-        """`tell` is called with each webhook that a message asks for, in which `face` is the name of the agent."""
-        self._tell = tell
+        """`notify` is called with each webhook that a message asks for, in which `face` is the name of the agent."""
+        self._notify = notify
         self._face = face
         self._store = store
         self._records = records
@@ -189,7 +189,7 @@ class Webhooks:
 
     def made_of_message(self, request: AskedWebhook, task_id: str, owner: str) -> Webhook:
         """See `made`. This webhook is asked for by a message."""
-        self._tell(WebhookAsked(self._face, owner, task_id, target_of(request.config.url)))
+        self._notify(WebhookAsked(self._face, owner, task_id, target_of(request.config.url)))
         return self.made(request, task_id, owner)
 
     # Operations

@@ -126,16 +126,16 @@ async def _login(login_config: LoginConfig) -> HealthFinding:
         ]
     except (BridgeError, OSError) as exc:
         return HealthFinding(
-            "credentials", login_config.place, Grade.BAD, f"the logins cannot be read: {exc}", mend
+            "credentials", login_config.table, Grade.BAD, f"the logins cannot be read: {exc}", mend
         )
     if not logins:
-        return HealthFinding("credentials", login_config.place, Grade.BAD, "nobody has logged in", mend)
+        return HealthFinding("credentials", login_config.table, Grade.BAD, "nobody has logged in", mend)
     login = logins[0]
     if login.lost:
-        return HealthFinding("credentials", login_config.place, Grade.BAD, login.lost, mend)
+        return HealthFinding("credentials", login_config.table, Grade.BAD, login.lost, mend)
     if login.refresh_token is None and login.expires_at is not None:
-        return ends("credentials", login_config.place, login.expires_at, time.time(), mend)
-    return HealthFinding("credentials", login_config.place, Grade.GOOD, "a login, which is renewed by itself")
+        return ends("credentials", login_config.table, login.expires_at, time.time(), mend)
+    return HealthFinding("credentials", login_config.table, Grade.GOOD, "a login, which is renewed by itself")
 
 
 def _replicas(plan: Plan, replicas: BridgeReplicas | None) -> Iterator[HealthFinding]:

@@ -73,12 +73,12 @@ def _print_card(plan: Plan, name: str) -> int:
     _require(name, plan.published, "tools_as_agent")
     root = root_url(plan.place, plan.place.port)
 
-    def look(bridge: Bridge) -> tuple[JsonObject, list[str]]:
+    def read(bridge: Bridge) -> tuple[JsonObject, list[str]]:
         (one,) = bridge.published
         down = [f"{state.key}: {state.down}" for state in one.agent.sources if state.down]
         return one.server.card(f"{root}{one.path}").to_object(), down
 
-    return _print(with_one_agent(plan, name), look)
+    return _print(with_one_agent(plan, name), read)
 
 
 def _print_tools(plan: Plan, name: str) -> int:
@@ -86,7 +86,7 @@ def _print_tools(plan: Plan, name: str) -> int:
 
     _require(name, plan.offered, "agents_as_tools")
 
-    def look(bridge: Bridge) -> tuple[JsonObject, list[str]]:
+    def read(bridge: Bridge) -> tuple[JsonObject, list[str]]:
         (one,) = bridge.offered
         down = [f"{state.key}: {state.down}" for state in one.face.sources if state.down]
         down += [f"{key}: {one.down}" for key, one in bridge.upstreams.items() if one.down]
@@ -95,7 +95,7 @@ def _print_tools(plan: Plan, name: str) -> int:
         ]
         return {"tools": list(one.face.tools())}, down
 
-    return _print(with_one_server(plan, name), look)
+    return _print(with_one_server(plan, name), read)
 
 
 def _require(name: str, known: object, table: str) -> None:

@@ -109,7 +109,7 @@ def login(**options: Any) -> int:
     login_config = login_config_of(options["peer"], options["file"], options)
     if login_config.of_each and login_config.kind == "agents":
         raise UsageError(
-            f"{login_config.place} uses a login of each caller, and a caller gets a link to log in with a call"
+            f"{login_config.table} uses a login of each caller, and a caller gets a link to log in with a call"
         )
     anyio.run(_log_in, login_config, options)
     return 0
@@ -201,12 +201,12 @@ class StoredLogin:
     tls: PeerTls | None
 
     @property
-    def shown(self) -> str:
+    def display_url(self) -> str:
         """The URL without its query, which may contain a key."""
         from bridge.a2a.client.card_places import base_url
         from bridge.identity.logins.kept_logins import LoginKey, peer_of
 
-        return LoginKey(peer_of(base_url(self.url))).shown
+        return LoginKey(peer_of(base_url(self.url))).url
 
     def find(self) -> LoginConfig | None:
         """The login; None if there is none."""
@@ -318,7 +318,8 @@ async def _log_in(login_config: LoginConfig, options: dict[str, Any]) -> None:
         ) from exc
     await _keep(login_config, made)
     render.say(
-        f"Logged in at {login_config.key.shown}, with {made.issuer}. The login is kept in {login_config.keeper.where}"
+        f"Logged in at {login_config.key.url}, with {made.issuer}. "
+        f"The login is kept in {login_config.keeper.where}"
     )
     if made.refresh_token is None and made.expires_at is not None:
         render.say("The issuer gave no refresh token: log in again when the token has expired")

@@ -63,7 +63,7 @@ def _print(found: Sequence[tuple[LoginKey, Login]], where: str) -> int:
     if not found:
         render.say(f"there are no logins in {where}")
     for key, one in found:
-        render.heading(key.shown + (f"  of {key.principal}" if key.principal else ""))
+        render.heading(key.url + (f"  of {key.principal}" if key.principal else ""))
         render.result(f"  issuer: {one.issuer}")
         render.result(f"  scopes: {' '.join(one.scopes) or '(unknown)'}")
         if one.wanted_scopes:
@@ -82,7 +82,7 @@ def _life(one: Login) -> str:
 
 def _object(key: LoginKey, one: Login) -> JsonObject:
     return {
-        "server": key.shown,
+        "server": key.url,
         "principal": key.principal or None,
         "issuer": one.issuer,
         "scopes": [*one.scopes],

@@ -55,9 +55,9 @@ def logout(**options: Any) -> int:
     whose = f"login of {principal}" if principal else "login"
     unrevoked = anyio.run(_forget, login_config)
     if unrevoked is None:
-        raise UsageError(f"there is no {whose} at {login_config.key.shown} in {login_config.keeper.where}")
+        raise UsageError(f"there is no {whose} at {login_config.key.url} in {login_config.keeper.where}")
     render.say(
-        f"forgotten: the {whose} at {login_config.key.shown}"
+        f"forgotten: the {whose} at {login_config.key.url}"
         + ("" if unrevoked else ", and its tokens are revoked")
     )
     if unrevoked:

@@ -127,7 +127,7 @@ class KeySource:
                 raise
         return self.metadata
 
-    async def look(self) -> bool:
+    async def prefetch(self) -> bool:
         """Fetch the keys before the first token comes. Returns whether the keys are known; a failure is logged."""
         if not self._keys:
             await self._fetch_unless_tried(0)

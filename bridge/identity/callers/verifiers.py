@@ -274,7 +274,7 @@ class Access:
         self.issuers: tuple[Issuer, ...] = tuple(one.issuer for one in verifiers if one.issuer is not None)
         """The issuers whose tokens are accepted."""
         self.changes += 1
-        self.changed.tell()
+        self.changed.notify()
 
     @property
     def needs_token(self) -> bool:

@@ -30,7 +30,7 @@ class EachLogin(TokenSource):
         held = self._held.get(principal)
         if held is None or held.is_replaced:
             held = LoginToken(replace(self.login_config, principal=principal), self._seconds)
-        held.heard_by = self.heard_by
+        held.listener = self.listener
         self._held[principal] = held
         return held
 
@@ -48,7 +48,7 @@ class EachLogin(TokenSource):
         Raises:
             LoginNeededError: always.
         """
-        raise LoginNeededError(f"{self.login_config.key.shown} needs the login of a caller")
+        raise LoginNeededError(f"{self.login_config.key.url} needs the login of a caller")
 
     def refused(self, token: AccessToken) -> None:
         """Do nothing: without a caller no token was sent."""

@@ -51,8 +51,8 @@ class LoginKey:
     principal: str = OPERATOR
 
     @property
-    def shown(self) -> str:
-        """The peer's URL to show to a person: without the query, which may hold a key."""
+    def url(self) -> str:
+        """The peer's URL without its query, which may hold a key."""
         return urlsplit(self.peer)._replace(query="").geturl()
 
 

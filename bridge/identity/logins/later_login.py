@@ -24,7 +24,7 @@ class LoginPlace(Protocol):
     """Finds the login of one URL. Two places of the same URL are equal."""
 
     @property
-    def shown(self) -> str:
+    def display_url(self) -> str:
         """The URL to show to a person."""
         ...
 
@@ -57,7 +57,7 @@ class LaterLogin(TokenSource):
         """See `TokenSource`. Empty while no token is sent."""
         return "" if self._tokens is None else self._tokens.if_refused
 
-    async def look(self) -> bool:
+    async def find(self) -> bool:
         """Look for a login, unless one was found. Returns whether there is one.
 
         Raises:
@@ -68,11 +68,11 @@ class LaterLogin(TokenSource):
                 login_config = await anyio.to_thread.run_sync(self._place.find)
             except (BridgeError, OSError) as exc:
                 raise TokenError(
-                    f"the login at {self._place.shown} cannot be read: {reason_of(exc)}"
+                    f"the login at {self._place.display_url} cannot be read: {reason_of(exc)}"
                 ) from exc
             if login_config is not None and self._tokens is None:  # another call may have found it meanwhile
                 self._tokens = LoginToken(login_config, self._seconds)
-                self._tokens.heard_by = self.heard_by
+                self._tokens.listener = self.listener
         return self.is_there
 
     async def __call__(self) -> AccessToken:
@@ -82,9 +82,9 @@ class LaterLogin(TokenSource):
             LoginNeededError: a person has to log in.
             TokenError: the login cannot be read, or the issuer cannot be reached.
         """
-        await self.look()
+        await self.find()
         if self._tokens is None:
-            url = self._place.shown
+            url = self._place.display_url
             raise LoginNeededError(
                 f"login needed at {url}: nobody has logged in. Run `mcp-a2a login {shell_word(url)}`"
             )
@@ -122,7 +122,7 @@ class LaterCredentials(RenewableCredentials):
         """
         if not self._login.is_there:
             is_refused, self._is_refused = self._is_refused, False
-            if not is_refused or not await self._login.look():
+            if not is_refused or not await self._login.find():
                 return self._bare
         return await self._known()
 

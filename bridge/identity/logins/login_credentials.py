@@ -149,7 +149,7 @@ class LoginConfig:
         return self.issuer_tls if is_of_issuer or place == issuer else None
 
     @property
-    def place(self) -> str:
+    def table(self) -> str:
         """The name of the peer's table in the configuration file, such as `agents.clerk`."""
         return f"{self.kind}.{self.name}"
 
@@ -159,7 +159,7 @@ class LoginConfig:
         if self.principal != OPERATOR:
             ask = "Call one of its tools" if self.kind == "agents" else "Send a message"
             return f"{ask} to get a link to log in with"
-        return f"Run `mcp-a2a login {shell_word(self.name or self.key.shown)}`"
+        return f"Run `mcp-a2a login {shell_word(self.name or self.key.url)}`"
 
 
 def _place(url: str) -> tuple[str, str]:
@@ -285,13 +285,13 @@ class LoginToken(TokenSource):
                     yield
         except TimeoutError as exc:
             raise TokenError(
-                f"the login at {self.login_config.key.shown} took more than {self._seconds:g} s"
+                f"the login at {self.login_config.key.url} took more than {self._seconds:g} s"
             ) from exc
         except TokenError:
             raise
         except (BridgeError, OSError) as exc:
             raise TokenError(
-                f"the login at {self.login_config.key.shown} cannot be read: {reason_of(exc)}"
+                f"the login at {self.login_config.key.url} cannot be read: {reason_of(exc)}"
             ) from exc
 
     async def _fresh(self) -> AccessToken:
@@ -306,7 +306,7 @@ class LoginToken(TokenSource):
             self._current = known[0] if known is not None and known[0] == token else token, login
             if self.login_config.principal == OPERATOR and login.since != self._told_since:
                 self._told_since = login.since
-                self.heard_by.tell(LoginTaken(self.heard_by.peer, login.since))
+                self.listener.notify(LoginTaken(self.listener.peer, login.since))
         return self._current[0]
 
     async def _kept(self) -> Login | None:
@@ -320,7 +320,7 @@ class LoginToken(TokenSource):
                 raise
             logger.info(
                 "the login at %s cannot be read, and its last token is used: %s",
-                self.login_config.key.shown,
+                self.login_config.key.url,
                 reason_of(exc),
             )
             return known[1]
@@ -388,7 +388,7 @@ class LoginToken(TokenSource):
                 f" (a refresh that began at {_shown_time(login.renewing_since)} got no answer: the bridge or the"
                 " connection ended. So the refresh token may be used up)"
             )
-            logger.warning("the login at %s is renewed once more%s", self.login_config.key.shown, doubt)
+            logger.warning("the login at %s is renewed once more%s", self.login_config.key.url, doubt)
         await held.write(replace(login, renewing_since=time.time()))
         began = time.perf_counter()
         outcome: TokenOutcome = "failed"
@@ -410,9 +410,9 @@ class LoginToken(TokenSource):
         finally:
             seconds = time.perf_counter() - began
             notice = TokenNotice(
-                self.heard_by.peer, "refresh_token", outcome, seconds, self.login_config.principal
+                self.listener.peer, "refresh_token", outcome, seconds, self.login_config.principal
             )
-            self.heard_by.tell(notice)
+            self.listener.notify(notice)
         try:
             renewed = with_tokens(login, answer, time.time())
         except TokenError:
@@ -426,11 +426,11 @@ class LoginToken(TokenSource):
 
     async def _lose(self, held: HeldLogin, login: Login, lost: str) -> None:
         await held.write(replace(login, renewing_since=None, refresh_token=None, lost=lost))
-        self.heard_by.tell(LoginNotice(self.heard_by.peer, "lost", self.login_config.principal))
+        self.listener.notify(LoginNotice(self.listener.peer, "lost", self.login_config.principal))
 
     def _needed(self, why: str) -> LoginNeededError:
         return LoginNeededError(
-            f"login needed at {self.login_config.key.shown}: {why}. {self.login_config.remedy}"
+            f"login needed at {self.login_config.key.url}: {why}. {self.login_config.remedy}"
         )
 
 

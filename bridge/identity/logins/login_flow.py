@@ -101,16 +101,16 @@ async def begin_login(
         return signal.begun
     except TimeoutError as exc:
         words = f"the requests before its page took longer than {seconds:g} s"
-        raise LoginFlowError(f"no login at {login_config.key.shown}: {words}") from exc
+        raise LoginFlowError(f"no login at {login_config.key.url}: {words}") from exc
     except (OAuthFlowError, ValidationError) as exc:
         is_other = "issuer mismatch" in str(exc) and not login_config.issuer
         hint = ". If you trust the first of the two, set `issuer` to it (--issuer)" if is_other else ""
-        raise LoginFlowError(f"no login at {login_config.key.shown}: {_shown(words_of(exc))}{hint}") from exc
+        raise LoginFlowError(f"no login at {login_config.key.url}: {_shown(words_of(exc))}{hint}") from exc
     except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
-        raise LoginFlowError(f"no login at {login_config.key.shown}: {reason_of(exc)}") from exc
+        raise LoginFlowError(f"no login at {login_config.key.url}: {reason_of(exc)}") from exc
     except (TokenError, PrivateAddressError) as exc:
-        raise LoginFlowError(f"no login at {login_config.key.shown}: {exc}") from exc
-    raise UsageError(f"{login_config.key.shown} requires no login: it answered HTTP {status}")
+        raise LoginFlowError(f"no login at {login_config.key.url}: {exc}") from exc
+    raise UsageError(f"{login_config.key.url} requires no login: it answered HTTP {status}")
 
 
 async def finish_login(
@@ -142,9 +142,9 @@ async def finish_login(
         return with_tokens(replace(begun.bare, since=now), found, now)
     except TimeoutError as exc:
         words = f"{begun.bare.issuer} gave no tokens in {seconds:g} s"
-        raise LoginFlowError(f"no login at {login_config.key.shown}: {words}") from exc
+        raise LoginFlowError(f"no login at {login_config.key.url}: {words}") from exc
     except (TokenError, PrivateAddressError) as exc:
-        raise LoginFlowError(f"no login at {login_config.key.shown}: {exc}") from exc
+        raise LoginFlowError(f"no login at {login_config.key.url}: {exc}") from exc
 
 
 async def _challenged(http: httpx2.AsyncClient, login_config: LoginConfig, provider: LoginProvider) -> int:

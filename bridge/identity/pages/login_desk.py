@@ -38,7 +38,7 @@ from bridge.identity.logins.kept_logins import (
 from bridge.identity.logins.login_credentials import LoginConfig
 from bridge.identity.logins.login_revocation import revoke
 from bridge.identity.pages.login_links import LoginLink, LoginLinkError, LoginSeals, start_url
-from bridge.notices import LoginNotice, Tell
+from bridge.notices import LoginNotice, Notify
 
 if TYPE_CHECKING:
     from bridge.http.request_checks import FaceAddress, TrustedProxies
@@ -142,15 +142,15 @@ class LoginDesk:
         address: DeskAddress,
         callers: LoginCallers,
         find_lead: FindLead,
-        tell: Tell,
+        notify: Notify,
         refused: Callable[[str], None],
     ) -> None:
-        """`tell` gets a notice of each thing that happens to a login. `refused` gets the error of each request whose
+        """`notify` gets a notice of each thing that happens to a login. `refused` gets the error of each request whose
         sender is not known. The other arguments are those of `LoginPlaces`."""
         self._address = address
         self._callers = callers
         self._find_lead = find_lead
-        self._tell = tell
+        self._notify = notify
         self._refused = refused
         self._moved = Signal()
         self._looks = LoginLooks(self._moved)
@@ -188,12 +188,12 @@ class LoginDesk:
         self._known = principals
         if gone := known.without(self._known):
             self._leaving += [(login_config, gone) for login_config in dict.fromkeys((*before, *kept))]
-        self._served.tell()
-        self._moved.tell()
+        self._served.notify()
+        self._moved.notify()
 
     def _has_left(self, login_config: LoginConfig) -> bool:
         """Whether the plan no longer wants this login, because its server has another URL or is gone."""
-        return (login_config.place, login_config.key.peer) in self._left
+        return (login_config.table, login_config.key.peer) in self._left
 
     async def tend(self) -> NoReturn:
         """Delete the logins of removed principals, and logins that nobody uses, until cancelled."""
@@ -254,7 +254,7 @@ class LoginDesk:
                         logger.info(
                             "deleted the login of %s at %s, who %s", key.principal, login_config.name, why
                         )
-                        self._tell(LoginNotice(login_config.name, "deleted", key.principal))
+                        self._notify(LoginNotice(login_config.name, "deleted", key.principal))
         finally:  # a slow issuer delays no deletion
             await _revoke_all(login_config, deleted)
 
@@ -275,7 +275,7 @@ class LoginDesk:
             self._find_lead,
             _ANSWER_SECONDS,
             self._moved,
-            self._tell,
+            self._notify,
             self._refused,
         )
         return LoginPages(self._address.web, self._seals, places, self._address.proxies)
@@ -376,7 +376,7 @@ class KeptCallerLogins:
     def link(self, principal: str, client: str) -> str:
         """See `CallerLogins`."""
         expires_at = time.time() + self.link_seconds
-        link = LoginLink(self.login_config.place, principal, client, expires_at, self.voucher_of(principal))
+        link = LoginLink(self.login_config.table, principal, client, expires_at, self.voucher_of(principal))
         return start_url(self.base_url, self.seals.sealed(link))
 
     def sealed(self, awaited: AwaitedLogin) -> str:
@@ -444,4 +444,4 @@ class KeptCallerLogins:
 
 
 def _peers_of(login_configs: Sequence[LoginConfig]) -> frozenset[tuple[str, str]]:
-    return frozenset((login_config.place, login_config.key.peer) for login_config in login_configs)
+    return frozenset((login_config.table, login_config.key.peer) for login_config in login_configs)

@@ -46,7 +46,7 @@ def approval_form(
     asks for them as well."""
     asked = login_config.scopes or ("what the server asks for",)
     rows = {
-        "Server": (f"{link.server} ({login_config.key.shown})",),
+        "Server": (f"{link.server} ({login_config.key.url})",),
         "Scopes": tuple(dict.fromkeys([*asked, *missed])),
         "Asked by": (link.client,),
         "You are": (link.principal,),

@@ -63,7 +63,7 @@ from bridge.identity.pages.login_links import (
     link_digest,
     new_person,
 )
-from bridge.notices import LoginEvent, LoginNotice, Tell, unheard
+from bridge.notices import LoginEvent, LoginNotice, Notify, ignore_notice
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class LoginPlaces:
     """How long a server may take for each answer."""
     moved: Signal = field(default_factory=Signal)
     """Told when a login was made or declined."""
-    tell: Tell = unheard
+    notify: Notify = ignore_notice
     """Told what happens to each login."""
     refused: Callable[[str], None] = lambda _: None
     """Told the error of each request whose sender is not known."""
@@ -240,7 +240,7 @@ class LoginPages:
             except (BridgeError, OSError) as exc:
                 logger.warning("%s: %s declined, which is not kept: %s", link.place, link.principal, exc)
                 raise RefusedError(503, "Your answer cannot be kept now. Try again in a while") from exc
-            self._tell(link, "declined")
+            self._notify(link, "declined")
             page = _page(HTTPStatus.OK, _words("You did not log in. Close this page."))
             return _without_cookies(visit, page)
         return await self._begun(visit, link, login_config)
@@ -318,7 +318,7 @@ class LoginPages:
                 login_config, f"{visit.base_url}{BACK_PATH}", seconds, lead, self._clients
             )
         except (BridgeError, OSError) as exc:
-            self._tell(link, "failed")
+            self._notify(link, "failed")
             logger.warning("%s: no login of %s was begun: %s", link.place, link.principal, exc)
             raise RefusedError(
                 502, f"{link.server} cannot be logged in to now. Its operator finds why in the log"
@@ -328,7 +328,7 @@ class LoginPages:
         pending = PendingLogin(link, replace(begun, page=""), now, now + STATE_SECONDS, login_config.key.peer)
         page = _leading_to(begun.page, link.server)
         self._set_cookie(visit, page, _PENDING, self._seals.sealed(pending))
-        self._tell(link, "begun")
+        self._notify(link, "begun")
         return page
 
     async def _back(self, visit: _LoginVisit) -> Response:
@@ -358,15 +358,15 @@ class LoginPages:
                 )
                 await self._store(held, login_config, link, replace(login, vouched_by=self._voucher_of(link)))
         except (BridgeError, OSError) as exc:
-            self._tell(link, "failed")
+            self._notify(link, "failed")
             logger.warning("%s: no login of %s: %s", link.place, link.principal, exc)
             self._clients.forget(login_config.key)
             page = _page(
                 HTTPStatus.BAD_GATEWAY, _words(f"You are not logged in at {link.server}. Try the link again.")
             )
             return _without_cookies(visit, page, _PENDING)
-        self._places.moved.tell()
-        self._tell(link, "stored")
+        self._places.moved.notify()
+        self._notify(link, "stored")
         logger.info("%s: %s has logged in", link.place, link.principal)
         page = _page(HTTPStatus.OK, _words(f"You are logged in at {link.server}. Close this page."))
         return _without_cookies(visit, page)
@@ -387,7 +387,7 @@ class LoginPages:
                 await held.remove()
                 raise
         except LoginLinkError:
-            self._tell(link, "failed")
+            self._notify(link, "failed")
             left = await revoke(login_config, login)
             words = f"; not all its tokens are revoked: {left}" if left else ""
             logger.warning(
@@ -395,8 +395,8 @@ class LoginPages:
             )
             raise
 
-    def _tell(self, link: LoginLink, event: LoginEvent) -> None:
-        self._places.tell(LoginNotice(link.server, event, link.principal))
+    def _notify(self, link: LoginLink, event: LoginEvent) -> None:
+        self._places.notify(LoginNotice(link.server, event, link.principal))
 
     def _require_person(self, visit: _LoginVisit, link: LoginLink, principal: str) -> None:
         """Refuse a person who is not the principal of the link.
@@ -407,7 +407,7 @@ class LoginPages:
         if principal != link.principal:
             with self._bounds.attempt(visit.address, link) as attempt:
                 attempt.fail()
-            self._tell(link, "refused")
+            self._notify(link, "refused")
             logger.warning(
                 "%s: %s opened the login of %s, and nothing was stored",
                 link.place,
@@ -448,7 +448,7 @@ class LoginPages:
                 await held.write(Login("", "", "", "", got_at=now, since=now, lost=DECLINED))
             else:
                 await held.write(replace(held.login, declined_at=now))
-        self._places.moved.tell()
+        self._places.moved.notify()
 
     def _login_config_for(self, link: LoginLink) -> LoginConfig:
         login_config = self._places.login_configs(link.place)

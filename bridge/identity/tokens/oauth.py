@@ -34,7 +34,7 @@ from bridge.identity.tokens.token_endpoint import (
     platform_jwt_in,
     union_of,
 )
-from bridge.notices import NOBODY, TokenGrantType, TokenListener, TokenNotice, TokenOutcome
+from bridge.notices import NO_LISTENER, TokenGrantType, TokenListener, TokenNotice, TokenOutcome
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ PlaceToken = Callable[[AccessToken], PeerCredentials]
 class TokenSource(ABC):
     """A source of access tokens. Two sources of one class are equal if they request the same token."""
 
-    heard_by: TokenListener = NOBODY
+    listener: TokenListener = NO_LISTENER
     """The listener for requests for a token. It may be set at any time."""
 
     @property
@@ -199,7 +199,7 @@ class ClientToken(TokenSource):
         """
         self._seconds = seconds
         self.client = client
-        self._held = HeldToken(client.issuer, seconds, now, self._tell)
+        self._held = HeldToken(client.issuer, seconds, now, self._notify)
         self._endpoint = TokenEndpoint(client)
         self._now = now
         self._scopes = tuple(client.scopes)
@@ -238,10 +238,10 @@ class ClientToken(TokenSource):
             logger.warning("no token with the scopes %s: %s", " ".join(scopes), self._held.refusal)
             return False
 
-    def _tell(self, outcome: TokenOutcome, seconds: float) -> None:
-        listener = self.heard_by
+    def _notify(self, outcome: TokenOutcome, seconds: float) -> None:
+        listener = self.listener
         grant: TokenGrantType = "jwt_bearer" if _is_platforms(self.client) else "client_credentials"
-        listener.tell(TokenNotice(listener.peer, grant, outcome, seconds))
+        listener.notify(TokenNotice(listener.peer, grant, outcome, seconds))
 
     async def _ask(self) -> AccessToken:
         client, scopes = self._endpoint.client, self._scopes

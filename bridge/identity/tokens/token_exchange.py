@@ -122,7 +122,7 @@ class CallerTokens(TokenSource):
 
     def held_for(self, caller: CallerToken) -> HeldToken:
         """The held token for a caller's token. If there are too many, the least recently used one is dropped."""
-        held = self._held.get(caller.mark) or self._new(partial(self._tell, caller))
+        held = self._held.get(caller.mark) or self._new(partial(self._notify, caller))
         self._held[caller.mark] = held
         return held
 
@@ -156,10 +156,10 @@ class CallerTokens(TokenSource):
         }
         return access_token_in(await there.answer(grant), there.client.issuer)
 
-    def _tell(self, caller: CallerToken, outcome: TokenOutcome, seconds: float) -> None:
-        listener = self.heard_by
+    def _notify(self, caller: CallerToken, outcome: TokenOutcome, seconds: float) -> None:
+        listener = self.listener
         grant: TokenGrantType = "token_exchange" if self._there is None else "id_jag"
-        listener.tell(TokenNotice(listener.peer, grant, outcome, seconds, caller.subject))
+        listener.notify(TokenNotice(listener.peer, grant, outcome, seconds, caller.subject))
 
     def _asked(self, caller: CallerToken, wanted: str) -> dict[str, str]:
         grant = {

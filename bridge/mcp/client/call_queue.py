@@ -79,7 +79,7 @@ class _Ticket:
 
     def wait_until(self, deadline: float) -> None:
         self.deadline = deadline
-        self.moved.tell()
+        self.moved.notify()
 
 
 @dataclass(eq=False)
@@ -281,7 +281,7 @@ class CallQueue:
         ticket = next(reversed(tickets))
         self._forget(ticket)
         ticket.is_displaced = True
-        ticket.moved.tell()
+        ticket.moved.notify()
         self.assign_slots()
         return True
 
@@ -379,7 +379,7 @@ class CallQueue:
         if principal in self._waiting:
             self._waiting[principal] = self._waiting.pop(principal)  # now the other principals come first
         ticket.slot = self._taken(slots, ticket.caller)
-        ticket.moved.tell()
+        ticket.moved.notify()
 
     def _taken(self, slots: _SessionSlots, caller: Claimant) -> CallSlot:
         slots.taken += 1

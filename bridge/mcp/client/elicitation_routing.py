@@ -91,7 +91,7 @@ class ElicitationRouter:
             yield
         finally:
             self._calls.discard(call)
-            self._ended.tell()
+            self._ended.notify()
             _drop_questions(call)
 
     @contextmanager

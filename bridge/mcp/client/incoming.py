@@ -53,17 +53,17 @@ class Incoming:
         if self._is_closed:
             raise anyio.BrokenResourceError
         self._waiting.append(item)
-        self._moved.tell()
+        self._moved.notify()
 
     def end(self) -> None:
         """End the messages: the server sends no more."""
         self._has_ended = True
-        self._moved.tell()
+        self._moved.notify()
 
     def close(self) -> None:
         """Stop reading."""
         self._is_closed = True
-        self._moved.tell()
+        self._moved.notify()
 
     async def receive(self) -> SessionMessage | Exception:
         """The next message.
@@ -84,7 +84,7 @@ class Incoming:
             raise anyio.ClosedResourceError
         if not self._waiting:
             raise anyio.EndOfStream
-        self._moved.tell()
+        self._moved.notify()
         return self._waiting.popleft()
 
     async def aclose(self) -> None:

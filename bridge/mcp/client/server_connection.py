@@ -266,7 +266,7 @@ class ServerConnection:
         finally:
             self.calls -= 1
             if self.calls == 0:
-                self.drained.tell()
+                self.drained.notify()
 
     async def _has_lost_session(self, error: MCPError) -> bool:
         """Whether the server also answers a ping with an unknown session. If it does not, the words were about a

@@ -267,7 +267,7 @@ class Upstream:
         if not self._reserved[principal]:
             del self._reserved[principal]
         if not self._reserved:
-            self._freed.tell()
+            self._freed.notify()
 
     async def idle(self) -> None:
         """Wait until no call runs or waits."""
@@ -373,11 +373,11 @@ class Upstream:
         if own is None:
             return None
         own.users += 1
-        own.moved.tell()
+        own.moved.notify()
 
         def release() -> None:
             own.users -= 1
-            own.moved.tell()
+            own.moved.notify()
 
         return release
 
@@ -402,12 +402,12 @@ class Upstream:
         if since is not None and own.login is not None:
             own.login.bind(since)
         own.users += 1
-        own.moved.tell()
+        own.moved.notify()
         try:
             yield own.queue
         finally:
             own.users -= 1
-            own.moved.tell()
+            own.moved.notify()
 
     def _open_own(self, key: tuple[str, ...], caller: CallerToken | None = None) -> _Own:
         if len(self._own) >= self._settings.sessions_most:
@@ -445,7 +445,7 @@ class Upstream:
         if self._own.get(key) is own:
             del self._own[key]
         own.closing = True
-        own.moved.tell()
+        own.moved.notify()
         callbacks, own.on_end = own.on_end, []
         for on_end in callbacks:
             on_end()

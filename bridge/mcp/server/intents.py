@@ -26,7 +26,7 @@ from bridge.identity.callers.principals import Principal
 from bridge.mcp.messages import ELICIT
 from bridge.mcp.server.endpoint import AdmittedUser
 from bridge.mcp.server.face import AskClient, TaskCaller, TaskWork, ToolFace
-from bridge.notices import AnswerTaken, Tell
+from bridge.notices import AnswerTaken, Notify
 from bridge.text.jsonvalues import JsonObject
 from bridge.trace import Hop, IntentWriter
 
@@ -85,7 +85,7 @@ class IntentMiddleware:
 
 
 def foretell(hop: Hop, tools: ToolFace, params: Mapping[str, JsonValue], principal: Principal) -> None:
-    """Tell a hop the tool and the task of its request before it is performed, as far as they are known."""
+    """Notify a hop the tool and the task of its request before it is performed, as far as they are known."""
     task_id = params.get("taskId")
     if hop.method == "tools/call":
         hop.skill, hop.peer, hop.task_id = call_meant(
@@ -105,7 +105,7 @@ class AnnouncedAnswers:
     call: Hop
     meant: TaskWork
     """The work of the call."""
-    tell: Tell
+    notify: Notify
 
     async def __call__(self, questions: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:
         """See `AskClient`.
@@ -121,7 +121,7 @@ class AnnouncedAnswers:
                 answer.intent = await call.gate.intend(answer)
             except AuditAwayError as exc:
                 raise AuditAwayError(f"{AWAY}, so the answer was not passed on") from exc
-        self.tell(AnswerTaken(call.face, call.principal, skill, peer, call.trace_id, answer.intent))
+        self.notify(AnswerTaken(call.face, call.principal, skill, peer, call.trace_id, answer.intent))
         return answers
 
 

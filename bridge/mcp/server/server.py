@@ -57,7 +57,7 @@ from bridge.mcp.server.shared_sessions import SessionSharing, SharedSessions
 from bridge.mcp.server.stdio import stdio_streams
 from bridge.mcp.server.subscriptions import Subscriptions
 from bridge.mcp.server.task_requests import TaskMethods
-from bridge.notices import Tell, unheard
+from bridge.notices import Notify, ignore_notice
 from bridge.settings import RequestSettings, StreamSettings
 from bridge.text.jsonvalues import JsonObject
 from bridge.trace import UNHEARD, Hop, Hops
@@ -92,13 +92,13 @@ class McpServer:
         limits: McpLimits,
         name: str = "",
         hops: Hops = UNHEARD,
-        tell: Tell = unheard,
+        notify: Notify = ignore_notice,
     ) -> None:
         """`name` is the name of the face in hops and notices."""
         self._face = face
         self._name = name
         self._hops = hops
-        self._tell_notice = tell
+        self._notify = notify
         self._limits = limits
         self._listening = Subscriptions(face.tasks, self._limits.streams.open)
         self._legacy: set[ServerSession] = set()
@@ -183,7 +183,7 @@ class McpServer:
                 self._endpoint.end()
 
     def changed(self) -> None:
-        """Tell every client that the lists may have changed, and update the server's description for new clients."""
+        """Notify every client that the lists may have changed, and update the server's description for new clients."""
         introduce(self._server, self._face)
         self._changed.set()
 
@@ -364,7 +364,7 @@ class McpServer:
         finally:
             self._running -= 1
             if not self._running:
-                self._freed.tell()
+                self._freed.notify()
 
     async def _answered(self, context: Context) -> JsonObject:
         name = param(context, "name")
@@ -376,7 +376,7 @@ class McpServer:
         incoming = incoming_of(context, reports)
         if hop is not None:
             meant = self._face.work_of(name, incoming.arguments, incoming.principal)
-            incoming = replace(incoming, ask=AnnouncedAnswers(incoming.ask, hop, meant, self._tell_notice))
+            incoming = replace(incoming, ask=AnnouncedAnswers(incoming.ask, hop, meant, self._notify))
         if not asks_for_progress(context):
             return await self._face.call(incoming)
         try:

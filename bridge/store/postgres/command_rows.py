@@ -106,13 +106,13 @@ class ReplicaCommands:
     def replied(self, number: int) -> None:
         """Read the reply to a command at once: there may be one."""
         if (signal := self._awaited.get(number)) is not None:
-            signal.tell()
+            signal.notify()
 
     def catch_up(self) -> None:
         """Read commands and replies at once: hints may have been lost, or a holder may be gone."""
         self._called.set()
         for signal in self._awaited.values():
-            signal.tell()
+            signal.notify()
 
     async def ask(self, holder: str, command: bytes) -> bytes:
         """See `Replicas.ask`."""

@@ -121,8 +121,8 @@ class PostgresOutbox:
         """The tasks with webhooks of this replica, by their hints."""
         self._wake = anyio.Event()
 
-    def tell(self, on_rows: OnRows) -> None:
-        """See `Outbox.tell`."""
+    def listen(self, on_rows: OnRows) -> None:
+        """See `Outbox.listen`."""
         self._on_rows = on_rows
         self.catch_up()
 

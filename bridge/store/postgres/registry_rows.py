@@ -182,8 +182,8 @@ class PostgresRegistry:
         """See `ReplicaRegistry.now_seconds`: the database's clock."""
         return anyio.current_time() + self._clock_ahead_seconds
 
-    def tell(self, plans: frozenset[bytes]) -> None:
-        """See `ReplicaRegistry.tell`. If the write fails, a later heartbeat repeats it.
+    def publish(self, plans: frozenset[bytes]) -> None:
+        """See `ReplicaRegistry.publish`. If the write fails, a later heartbeat repeats it.
 
         The same write publishes the outages. Without them the others would take all peers for reachable.
         """
@@ -276,7 +276,7 @@ class PostgresRegistry:
         self._log_gone(before)
         if result.dead:
             self._tasks.start(self._fence, result.dead)
-        self._moved.tell()
+        self._moved.notify()
         if before != self._living:
             self.on_change()
 

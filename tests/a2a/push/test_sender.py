@@ -433,7 +433,7 @@ async def test_a_message_in_place_of_a_task_leaves_no_webhook(place: Place) -> N
 async def test_each_attempt_is_reported_and_the_backlog_can_be_read(place: Place) -> None:
     told: list[Notice] = []
     place.receiver.answers += [status(500), status(500)]
-    await place.send(tell=told.append, face="tools")
+    await place.send(notify=told.append, face="tools")
     task = await place.task()
     assert await place.time.pass_until_due() == 5
     sender = place.sender
@@ -452,7 +452,7 @@ async def test_each_attempt_is_reported_and_the_backlog_can_be_read(place: Place
 async def test_a_webhook_that_is_given_up_is_reported(place: Place) -> None:
     told: list[Notice] = []
     place.receiver.answers += [status(410)]
-    await place.send(tell=told.append, face="tools")
+    await place.send(notify=told.append, face="tools")
     task = await place.task()
     await place.nothing_waits()
     assert told == [PushAttempt("tools", "given_up", task.id, place.receiver.place)]

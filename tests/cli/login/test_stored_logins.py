@@ -171,6 +171,6 @@ async def test_the_plan_of_a_command_line_has_the_logins_of_its_urls(tmp_path: P
     assert [one.oauth for one in targets if isinstance(one, HttpTarget)] == [login_config, later, None]
     seconds = plan.profile.agents.agent_connect_seconds
     assert [one.tokens for one in plan.agents.values()] == [LoginToken(login_config, seconds), None]
-    assert (place.find(), place.shown) == (None, other)
+    assert (place.find(), place.display_url) == (None, other)
     async with files.held(login_config.key) as held:
         await held.remove()

@@ -186,7 +186,7 @@ def test_a_peer_is_its_url_without_user_and_fragment() -> None:
         peer_of("https://tools.example") == peer_of("https://tools.example/#top") == "https://tools.example/"
     )
     assert peer_of("HTTPS://user:word@Tools.example/MCP?key=1#top") == "https://tools.example/MCP?key=1"
-    assert LoginKey("https://tools.example/mcp?key=1").shown == "https://tools.example/mcp"
+    assert LoginKey("https://tools.example/mcp?key=1").url == "https://tools.example/mcp"
 
 
 def test_a_stored_login_omits_defaults_so_that_an_older_release_can_open_it() -> None:

@@ -39,9 +39,9 @@ class Place:
     fault: str = ""
 
     @property
-    def shown(self) -> str:
+    def display_url(self) -> str:
         """The URL for a person."""
-        return self.login_config.key.shown
+        return self.login_config.key.url
 
     def find(self) -> LoginConfig | None:
         """The login, if there is one."""

@@ -494,7 +494,7 @@ async def test_refreshes_and_lost_logins_are_notified(tmp_path: Path) -> None:
         server, told = LoginServer(revoked=revoked), list[Notice]()
         async with logged_in(server, LoginFiles(tmp_path / outcome), **EXPIRED) as login_config:
             tokens = LoginToken(login_config, 30)
-            tokens.heard_by = TokenListener("tools", told.append)
+            tokens.listener = TokenListener("tools", told.append)
             for _ in range(2):
                 with suppress(LoginNeededError):
                     await tokens()
@@ -508,7 +508,7 @@ async def test_each_login_of_the_operator_is_notified_once(tmp_path: Path) -> No
     told, files = list[Notice](), LoginFiles(tmp_path)
     async with logged_in(LoginServer(), files) as login_config:
         tokens = LoginToken(login_config, 30)
-        tokens.heard_by = TokenListener("tools", told.append)
+        tokens.listener = TokenListener("tools", told.append)
         first = await files.find(login_config.key)
         assert first is not None
         await tokens()
@@ -529,7 +529,7 @@ async def test_a_refresh_of_a_callers_login_is_notified_with_the_caller(tmp_path
         async with login_config.keeper.held(replace(login_config, principal="ann").key) as held:
             await held.write(login)
         each = EachLogin(login_config, 30, 2)
-        each.heard_by = TokenListener("tools", told.append)
+        each.listener = TokenListener("tools", told.append)
         await each.of("ann")()
     assert [(one.peer, one.principal) for one in told if isinstance(one, TokenNotice)] == [("tools", "ann")]
 

@@ -116,7 +116,7 @@ class Desk:
             lambda _: None,
             login_lead,
             30,
-            tell=self.told.append,
+            notify=self.told.append,
             refused=self.refused.append,
         )
         return LoginPages(FaceAddress(self.public_url), self.seals, places, self.proxies)

@@ -652,7 +652,7 @@ async def told_of(server: AuthorizationServer) -> list[TokenNotice]:
     with anyio.fail_after(30):
         async with server.serve() as issuer:
             tokens = ClientToken(client_at(issuer), 20)
-            tokens.heard_by = TokenListener("crm", told.append)
+            tokens.listener = TokenListener("crm", told.append)
             for _ in range(2):
                 with suppress(TokenError):
                     await tokens()

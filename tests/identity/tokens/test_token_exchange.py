@@ -250,7 +250,7 @@ async def test_an_identity_assertion_is_exchanged_at_the_authorization_server_of
 async def test_each_exchange_is_notified_with_its_principal_and_no_token() -> None:
     async with exchanging() as there:
         told: list[Notice] = []
-        there.tokens.heard_by = TokenListener("crm", told.append)
+        there.tokens.listener = TokenListener("crm", told.append)
         alice = there.caller()
         assert await there.got(alice) == await there.got(alice)
         (notice,) = told

@@ -73,7 +73,7 @@ from bridge.mcp.client.transports.in_process import InProcessTarget
 from bridge.mcp.client.transports.lenient_streams import lenient_streams
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.messages import messages_in, plain_message_in
-from bridge.notices import NOBODY, TokenListener
+from bridge.notices import NO_LISTENER, TokenListener
 from bridge.text.jsonvalues import json_bytes
 from bridge.text.safe_text import shell_word
 
@@ -119,7 +119,7 @@ class HttpTarget:
     """Whether the name of the host may resolve to a private address after it resolved to a public one."""
     on_command_line: bool = field(default=False, compare=False)
     """Whether the server was given on the command line, not in a file. A refusal says how to allow it there."""
-    heard_by: TokenListener = field(default=NOBODY, compare=False, kw_only=True)
+    listener: TokenListener = field(default=NO_LISTENER, compare=False, kw_only=True)
     """The listener for the access tokens for the server."""
     transport: Literal["auto", "sse"] = field(default="auto", kw_only=True)
     """`sse` uses only HTTP+SSE; `auto` tries Streamable HTTP first."""
@@ -149,7 +149,7 @@ class HttpTarget:
             tokens = ClientToken(self.oauth, self.connect_seconds)
         else:
             return self.oauth
-        tokens.heard_by = self.heard_by
+        tokens.listener = self.listener
         return tokens
 
     @cached_property
@@ -182,12 +182,12 @@ class HttpTarget:
             'Write auth = { oauth2 = { grant = "authorization_code" } } for it, and run `mcp-a2a login NAME`'
         )
 
-    def heard(self, listener: TokenListener) -> HttpTarget:
+    def with_listener(self, listener: TokenListener) -> HttpTarget:
         """The server, with a listener for the access tokens for it."""
         for tokens in (self.oauth, self.callers):
             if isinstance(tokens, TokenSource):
-                tokens.heard_by = listener
-        return replace(self, heard_by=listener)
+                tokens.listener = listener
+        return replace(self, listener=listener)
 
     @property
     def caller_login(self) -> LoginConfig | None:
