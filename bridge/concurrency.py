@@ -80,7 +80,7 @@ class WaitingLine(Generic[WaiterT]):
         return waiter in self._since
 
     def add(self, waiter: WaiterT) -> None:
-        """Start a wait now, behind all others."""
+        """Add a waiter to the end of the line. Its wait begins now, even if it waits already."""
         loop = asyncio.get_running_loop()
         self._since.pop(waiter, None)
         self._since[waiter] = loop.time()

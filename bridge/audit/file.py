@@ -4,8 +4,8 @@ The chain continues across processes: each process begins with the hash of the l
 added. The next line counts lines that could not be written. A fragment that a killed process or a full disk left at the
 end stays, and the next line reports its length, also if that line is the first of the next file.
 
-Other programs may move the file, truncate it after copying it (logrotate's `copytruncate`), or replace it. So the file
-is checked before each write.
+Other programs may move the file, copy and then truncate it (logrotate's `copytruncate`), or replace it. So the file is
+checked before each write.
 
 All methods wait for the disk; call them in a thread.
 """
@@ -143,7 +143,8 @@ class AuditFile:
                 self.head = last.head
 
     def _notice_changes(self) -> None:
-        """Continue in a file that another program has truncated or appended to. Its additions are not vouched for."""
+        """Continue in a file that another program has truncated or appended to. The chain does not cover the lines of
+        the other program."""
         size = os.fstat(self._descriptor).st_size
         if size != self._size:
             self._size = size

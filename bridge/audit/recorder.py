@@ -2,7 +2,7 @@
 
 A request to an endpoint gets a line when it has been answered: a call, an answer, a cancellation, a webhook, and every
 request refused because of its sender. A request to a peer gets a line too, because a call may be answered before its
-work is done. A principal gets a line when its credential is first seen. Requests that only read get none, unless an
+work is done. A principal gets a line when its credential is first seen. Requests that only read get no line, unless an
 operator reads the tasks of somebody else.
 
 Anybody can send requests that are refused, so the lines about unknown senders are bounded.
@@ -121,7 +121,7 @@ class AuditRecorder:
             self.note(_REFUSED, principal=who, face=face, decision="refused", outcome="failed", error=error)
 
     def noticed(self, notice: Notice) -> None:
-        """Record what happens outside of hops."""
+        """Record an event that is no hop."""
         match notice:
             case TokenNotice():
                 self.note(
@@ -301,7 +301,7 @@ class _MinuteBound:
         return True
 
     def take_excess(self) -> int:
-        """The number of lines without room since the last call."""
+        """The number of lines that did not fit since the last call of this method."""
         over, self._over = self._over, 0
         return over
 

@@ -26,7 +26,7 @@ _poll: Final[Any] = getattr(select, "poll", None)
 _HAS_ROOM: Final[int] = getattr(select, "POLLOUT", 0)
 
 STALLED_SECONDS: Final = 10.0
-"""How long the reader of standard output may read nothing. After that the waiting lines are lost."""
+"""How long the reader of standard output may pause. After a longer pause the waiting lines are lost."""
 
 
 class AuditStream:

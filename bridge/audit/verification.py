@@ -90,7 +90,8 @@ class _ChainReader:
     def __init__(
         self, result: Verification, wanted: dict[int, set[str]], *, begins_within: bool = False
     ) -> None:
-        """With `begins_within` the reading begins within a file, possibly in a fragment that the first line reports."""
+        """With `begins_within` the reading begins in the middle of a file, maybe in a fragment that the first line
+        reports."""
         self._result = result
         self._wanted = wanted
         self._begins_within = begins_within

@@ -211,12 +211,13 @@ class AgentConnection:
         return ConnectionPolicy(self.url, trust)
 
     def line(self, command: str) -> str:
-        """The beginning of a command line for the same agent, with references to the same credentials. A user in the
-        URL is masked; the person has to type it again."""
+        """The beginning of a command line that calls the same agent with the same credentials, by reference. A user
+        name and password in the URL are masked; the person has to type them again."""
         return shell_line(["mcp-a2a", command, _USER.sub("***", self.url), *self.options])
 
     def client(self) -> httpx2.AsyncClient:
-        """An HTTP client without the headers. It has no timeout for answers; the caller sets one."""
+        """An HTTP client that does not send `--header` by itself. It has no timeout for answers; the caller sets
+        one."""
         import httpx2
 
         from bridge.http.client import GuardedClient

@@ -54,11 +54,11 @@ class ConsoleSession:
     """The credential of the sign-in; "" before a sign-in, and for a certificate."""
     scheme: Scheme = Scheme.BEARER
     has_signed_in: bool = False
-    """A sign-in with a certificate has no secret."""
+    """Whether the session has signed in. `secret` alone does not say it: a sign-in with a certificate has no secret."""
 
     @property
     def mark(self) -> str:
-        """The id with which one process of the bridge tells another that the session has ended."""
+        """The id of the session between replicas. A replica sends it to the others when the session ends."""
         return hashlib.sha256(self.csrf.encode()).hexdigest()[:_MARK_DIGITS]
 
     @property

@@ -1,5 +1,6 @@
 """Makes names from peers safe as file names, and finds names that Windows does not treat as files. Pure, except that
-the system may add suffixes of media types. The class of a path says which system's rules hold.
+the system may add suffixes of media types. The rules of Windows hold for a `PureWindowsPath`, those of POSIX for a
+`PurePosixPath`.
 
 Windows reserves some names for devices, in every folder and with every ending. It cuts dots and spaces from the end of
 a name, and by default it cannot open paths of more than 259 characters.
@@ -64,7 +65,7 @@ def length_hint(path: PurePath, more: int) -> str:
     """A hint for a path that could not be opened, if the path may be too long for its system; else "".
 
     Args:
-        more: how many more characters the longest name of a file beside it has.
+        more: how many more characters the longest name of a file in the same folder has.
     """
     if isinstance(path, PureWindowsPath) and len(str(path)) + more > MOST_CHARACTERS:
         return f"; Windows takes {MOST_CHARACTERS} characters, unless long paths are switched on (LongPathsEnabled)"

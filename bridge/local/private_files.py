@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 _Made = TypeVar("_Made")
 
 HAS_MODES: Final = sys.platform != "win32"
-"""Whether mode bits say who may use a file."""
+"""Whether this system has mode bits that say who may use a file."""
 
 _own_id: Final[Callable[[], int]] = getattr(os, "geteuid", lambda: 0)
 """The id of this user; always 0 on Windows, where files have no such owner."""
@@ -105,11 +105,11 @@ def private_file(file: Path) -> None:
     if not HAS_MODES:
         return
     with suppress(FileNotFoundError):
-        if not stat.S_ISREG(file.stat().st_mode):  # not even opened: a tape would wind
+        if not stat.S_ISREG(file.stat().st_mode):  # opening a device may act: a tape drive winds
             return
         try:
             descriptor = os.open(file, os.O_RDONLY | _AT_ONCE)
-        except PermissionError:  # it may be for writing alone
+        except PermissionError:  # its owner may only write it
             descriptor = os.open(file, os.O_WRONLY | _AT_ONCE)
         try:
             status = os.fstat(descriptor)

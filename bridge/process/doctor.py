@@ -1,4 +1,4 @@
-"""Looks at everything that a configuration file needs, for `doctor`, without asking a running bridge.
+"""Checks everything that a configuration file needs, for `doctor`, without a running bridge.
 
 The module connects to the peers and to the store as `check` does, and reads the store. It serves nobody, and changes
 nothing; a bridge may run on the same file, in another process.
@@ -39,7 +39,7 @@ from bridge.store.sqlite import SQLiteStore
 from bridge.store.sqlite_reader import Reader
 
 _CLOCK_SECONDS: Final = 5.0
-"""How far the clocks of this machine and of the database may differ before that is told."""
+"""The largest difference between the clocks of this machine and of the database that is not a finding."""
 
 _AREAS: Final = (
     "packages",
@@ -52,7 +52,7 @@ _AREAS: Final = (
     "disk",
     "clock",
 )
-"""The order in which they are told."""
+"""The areas of findings, in the order of the report."""
 
 
 async def health_of_file(plan: Plan, within_seconds: float) -> Health:
@@ -117,7 +117,8 @@ def _peers(seen: Findings) -> Iterator[HealthFinding]:
 
 
 def _places(seen: Findings) -> Iterator[HealthFinding]:
-    """The faults of packages and keys, as `check` reports them. Other findings have those of certificates and audit."""
+    """The faults of packages and keys, as `check` reports them. The findings about the machine have the faults of
+    certificates and audit."""
     for fault in seen.of_place:
         if "tls" not in fault.path and fault.path[0] != "audit":
             name = ".".join(map(str, fault.path))
@@ -134,7 +135,7 @@ def _failed_in_files(plan: Plan) -> list[tuple[str, StoredTask]]:
                 with Reader(store.path) as reader:
                     tasks += [(name, task) for query in _queries() for task in reader.listing(query).tasks]
         except (UsageError, StoreError, sqlite3.Error):
-            continue  # which is a fault of the store
+            continue  # a fault of the store, reported there
     return tasks
 
 

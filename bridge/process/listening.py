@@ -1,9 +1,9 @@
 """Binds the socket of a server, so that a port has one owner on every system.
 
-A port that was just closed is kept for some minutes, in case late packets come. SO_REUSEADDR lets a server have it at
-once on POSIX, and never while another listens on it. On Windows the option of that name lets two servers listen on one
-port, of which either may get a connection. There SO_EXCLUSIVEADDRUSE is the option that keeps others out, and a closed
-port can be had at once without any option.
+The system keeps a closed port for some minutes, in case late packets come. On POSIX, SO_REUSEADDR lets a server bind
+the port at once, but never while another server listens on it. On Windows, SO_REUSEADDR lets two servers listen on one
+port, and either may get a connection. There, SO_EXCLUSIVEADDRUSE keeps other servers out, and a server can bind a
+closed port at once without any option.
 
 Sources: socket(7) of Linux; learn.microsoft.com/windows/win32/winsock/using-so-reuseaddr-and-so-exclusiveaddruse.
 """
@@ -22,8 +22,8 @@ _DEAD_PEER_MS: Final = 60_000
 """The time after which the kernel drops a connection whose peer takes no data."""
 
 _ANOTHER_HELPS: Final = frozenset((errno.EADDRINUSE, errno.EACCES))
-"""Faults of a port, and not of the address. Windows answers EACCES for a port that another owns alone, and for one
-that it keeps for itself; POSIX answers it for a port that is for root."""
+"""The errors for which another port helps. Windows answers EACCES for a port that another server owns alone, and for a
+port that Windows reserves; POSIX answers EACCES for a port that only root may bind."""
 
 _BY_OPTION: Final = "--port (make run: PORT=...)"
 
@@ -33,7 +33,7 @@ async def listening(
     host: str, port: int, *, what_for: str = "", choose_by: str = _BY_OPTION
 ) -> AsyncIterator[socket.socket]:
     """A listening socket for a server. It listens before anything else starts, so that a taken port is noticed early.
-    `what_for` and `choose_by` are for the message then: what would listen there, and what chooses another port.
+    The message of the error names `what_for`, which would listen there, and `choose_by`, which sets another port.
 
     Raises:
         UsageError: the socket cannot listen there.
@@ -44,8 +44,8 @@ async def listening(
     try:
         listener.setsockopt(socket.SOL_SOCKET, sole_owner_option(vars(socket)), 1)
         if family == socket.AF_INET6:
-            with suppress(OSError):  # OpenBSD keeps the families apart
-                # `::` is every address of both families, as it is by default on all systems but Windows.
+            with suppress(OSError):  # on OpenBSD, IPv6 sockets never take IPv4 connections
+                # `::` takes connections of IPv4 and IPv6, as it does by default on all systems but Windows.
                 listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _DEAD_PEER_MS)
@@ -61,7 +61,7 @@ async def listening(
 
 
 def sole_owner_option(names: Mapping[str, int]) -> int:
-    """The socket option, of those that a system has, with which a port has one owner and can be had again at once."""
+    """The socket option of this system that gives a port one owner, and lets a server bind a closed port at once."""
     return names.get("SO_EXCLUSIVEADDRUSE", names["SO_REUSEADDR"])
 
 

@@ -1,4 +1,4 @@
-"""What the process itself needs and may lack: packages, certificates, keys, and addresses that issuers have to know."""
+"""Finds what the process itself lacks: packages, certificates, keys, and addresses that issuers have to know."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from bridge.seal import MIN_KEY_BYTES
 
 @dataclass(frozen=True)
 class FindingFault:
-    """Something that is lost, and the path of the key that is concerned."""
+    """A fault: something does not work, and the key of the file that it is about."""
 
     path: tuple[str | int, ...]
     words: str
     is_package: bool = False
-    """Whether a Python package is lost."""
+    """Whether a Python package is missing."""
 
     @classmethod
     def at(cls, path: tuple[str | int, ...], words: str) -> FindingFault:
@@ -44,7 +44,7 @@ class FindingFault:
 
 @dataclass(frozen=True)
 class RedirectUri:
-    """An address to which an issuer sends browsers back, and that it has to know."""
+    """An address to which an issuer sends browsers back. It must be registered at the issuer."""
 
     client: str
     """The table of the file that names the bridge as a client there."""
@@ -108,7 +108,7 @@ def _package_faults(plan: Plan) -> Iterator[FindingFault]:
 
 
 def redirect_uris(plan: Plan) -> Iterator[RedirectUri]:
-    """Yield what has to be registered for the clients that are registered by hand."""
+    """Yield the redirect URIs that the user has to register at issuers by hand."""
     place, login_configs = plan.place, tuple(logins_of(plan))
     root = place.public_url or url_of(place.host, place.port)
     for login_config in login_configs:

@@ -1,9 +1,10 @@
-"""Connects to every server and agent of a plan, and finds what would be served. It serves nobody and keeps nothing.
+"""Connects to every server and agent of a plan, and finds what the bridge would serve. It serves and stores nothing.
 
-A server that is down is waited for, up to a limit. The preview then goes on without it, and tells the observer why.
+The preview waits for a server that is down, up to a limit. It then goes on without the server, and tells the observer
+why.
 
 The findings say which peers are up, which skills and tools would be served, and who may use them. A fault means that
-something is lost: a peer is down, a tool cannot be served, a rule has no effect. A note does not.
+something does not work: a peer is down, a tool cannot be served, a rule has no effect. A note is only information.
 """
 
 from __future__ import annotations
@@ -48,14 +49,14 @@ WAIT_SECONDS: Final = 30.0
 _KEY_BYTES: Final = 32
 
 _NAMED_MOST: Final = 5
-"""Tools or skills that one note names at most."""
+"""The most tools or skills that one note names."""
 
 
 @asynccontextmanager
 async def previewed(
     plan: Plan, watching: StartObserver | None = None, within_seconds: float = WAIT_SECONDS
 ) -> AsyncIterator[Bridge]:
-    """A bridge that has connected to every server and agent that it can reach, for the length of the block.
+    """Run a bridge that has connected to every server and agent that it can reach, while the context is open.
 
     Raises:
         UsageError: an existing key of handles cannot be used.
@@ -117,9 +118,9 @@ class PeerFindings:
     """The peer's table: `tool_servers`, `agents` or `catalogs`."""
     key: str
     where: str
-    """The command, or the URL without its query, in which a key may stand."""
+    """The command, or the URL without its query. The query may hold a key."""
     says: str = ""
-    """The name and version that the peer gives, and how much it offers; "" while it is down."""
+    """The peer's own name and version, and the number of its tools or skills; "" while it is down."""
     down: str | None = None
     """Why the peer cannot be called; None when it can."""
     faults: tuple[str, ...] = ()
@@ -176,7 +177,7 @@ class Findings:
     faces: tuple[FaceFindings, ...]
     notes: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
-    """What the preview did not look at."""
+    """The checks that the preview did not make."""
 
     useless: tuple[FindingFault, ...] = ()
     """Globs in the skills of principals, and of scopes, that match nothing."""
@@ -188,7 +189,7 @@ class Findings:
     of_stores: tuple[FindingFault, ...] = ()
     """Faults of the stores, which a start could not use."""
     untrusted: tuple[FindingFault, ...] = ()
-    """Issuers whose tokens the callers of an agent need, and that the bridge does not trust."""
+    """Issuers that the bridge does not trust although the callers of an agent need their tokens."""
 
     @property
     def faults(self) -> tuple[FindingFault, ...]:
@@ -316,8 +317,8 @@ def _words_of_card(card: AgentCard) -> dict[str, JsonValue]:
 
 
 def _on_unseen(words: Mapping[str, JsonValue], then: str) -> tuple[str, ...]:
-    """A note about hidden characters in the texts of a peer, which may mislead a person or a model. `words` has the
-    texts by the thing that holds them."""
+    """A note about hidden characters in the texts of a peer, which may mislead a person or a model. `words` maps the
+    place of each text to the text."""
     places = [
         what
         for what, value in words.items()
@@ -476,7 +477,7 @@ def _useless(faces: Iterable[FaceFindings], rights: Iterable[_GrantedGlobs]) -> 
 
 
 def _granted(plan: Plan) -> Iterator[_GrantedGlobs]:
-    """The globs of each group, of each principal that has its own, and of each scope of an issuer."""
+    """The globs of each group, of each principal with rights of its own, and of each scope of an issuer."""
     owners = {
         ("groups", credential.principal.group)
         if credential.principal.group
@@ -491,7 +492,7 @@ def _granted(plan: Plan) -> Iterator[_GrantedGlobs]:
 
 
 def _on_claims(plan: Plan) -> Iterator[str]:
-    """Notes on issuers whose principals are told apart by a claim other than the subject."""
+    """Notes on issuers whose principals are named by a claim other than the subject (`sub`)."""
     for name, issuer in plan.issuers.items():
         if (claim := issuer.principal_claim) != "sub":
             yield (
@@ -510,7 +511,7 @@ def _untrusted(plan: Plan) -> Iterator[FindingFault]:
 
 
 def _acting_for_callers(plan: Plan) -> Mapping[tuple[str, str], CallerTokens]:
-    """The tokens of the peers that are called in the names of callers, by section and key."""
+    """How peers are called on behalf of callers, by section and key: the tokens that the callers need."""
     by_place = {("agents", key): remote.callers for key, remote in plan.agents.items()}
     for key, server in plan.servers.items():
         if isinstance(server.target, HttpTarget):
@@ -529,7 +530,7 @@ def _on_cards(plan: Plan) -> Iterator[str]:
 
 
 def _without_token(faces: Iterable[FaceFindings], plan: Plan) -> Iterator[str]:
-    """Notes on principals of the file that may use a peer called in their name, and that have no token for it."""
+    """Notes on principals of the file that may use a peer that is called on their behalf, but have no token for it."""
     acting = _acting_for_callers(plan)
     for face in faces:
         section = "tool_servers" if face.kind == "tools_as_agent" else "agents"

@@ -1,10 +1,11 @@
 """Reloads a configuration file on request, and whenever the file or another file that it refers to has changed.
 
-An invalid file is refused with all its faults, and the bridge goes on with its last configuration. A file that is still
-being written is not taken over, for a while: files that never come to rest are taken as they are then.
+An invalid file is refused with all its faults, and the bridge goes on with its last configuration. The bridge waits
+until the files have not changed for a moment, because a file may still be being written. After a limit it takes files
+that go on changing as they are.
 
-Rights that are taken away do not wait for any of that. Each reading that is valid takes them away at once, by the files
-as they were that moment; only what it grants waits until the files have come to rest and the plan is applied.
+Revoked rights do not wait. Each valid reading of the files revokes rights at once. Granted rights wait until the files
+have not changed for a moment and the plan is applied.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ _LOOK_MS: Final = 5_000
 """How often files are checked without a notification: network disks send none."""
 
 _UNKNOWN: Final = "the configuration could not be taken over"
-"""The words for a fault that the file did not cause."""
+"""The message for a fault that the file did not cause."""
 
 _SETTLE_SECONDS: Final = 0.2
-"""How long files must be unchanged before they are taken over: many editors empty a file before they write it."""
+"""How long files must be unchanged before they are applied: many editors empty a file before they write it."""
 
 _SETTLE_MOST_SECONDS: Final = 2.0
 """How long a reload waits for files that go on changing."""
@@ -44,7 +45,7 @@ _READ_SECONDS: Final = 30.0
 """The limit for reading the files: a network disk that is gone never answers."""
 
 _TOGETHER_MS: Final = 200
-"""How long changes are gathered before they are reported."""
+"""How long changes are collected before they are reported."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class ReadConfig:
     log_format: str
     log_level: str
     shown: Callable[[], Sequence[ShownValue]] = tuple
-    """Gives each value with its source, and no secret."""
+    """Returns each value with its source, without secrets."""
 
 
 _COPIES: Final = "CREDENTIALS_DIRECTORY"
@@ -75,7 +76,7 @@ class Reload:
     """Watches the files of a plan, and applies their changes."""
 
     is_watched = True
-    """Whether changes of the files are taken over."""
+    """Whether changes of the files are applied."""
 
     def __init__(
         self, read: Callable[[], ReadConfig], first: ReadConfig, set_up_log: Callable[[str, str], None]
@@ -159,14 +160,14 @@ class Reload:
             return
         changes = self._with_log(changes, read)
         if changes or self.fault:
-            # Only what waits for a restart asks for somebody.
+            # Only a change that needs a restart needs a person.
             logger.log(logging.WARNING if changes.later else logging.INFO, "%s", changes)
         self._last, self.fault, self.read_at = read, "", time.time()
         self.on_end(True)
 
     async def _applied(self, bridge: Bridge, plan: Plan, *, is_at_rest: bool) -> Changes | None:
-        """Apply a plan. Returns None if the files changed meanwhile, because their new content must not wait. If the
-        files never rest, only a change that takes rights away ends the attempt, so that a plan is served in the end.
+        """Apply a plan. Returns None if the files changed meanwhile: their new content must not wait. If the files
+        change all the time, only a change that revokes rights ends the attempt, so that a plan is served in the end.
 
         Raises:
             ExceptionGroup: of a BridgeError, see `Bridge.apply`.

@@ -1,6 +1,6 @@
 """The process's use of the system and of Python: descriptors, memory, and garbage collection.
 
-Systems start programs with a low limit of descriptors, which a program may raise up to a hard limit (systemd: 1024 and
+Systems start programs with a low limit of descriptors. A program may raise it up to a hard limit (systemd: 1024 and
 524288). Python frees most objects as soon as nothing refers to them. Objects in reference cycles, such as those of an
 exception or of replaced parts of a bridge, remain until the collector runs, and the collector takes time from calls."""
 

@@ -62,8 +62,8 @@ async def serve_http(
     served: ServedConfiguration | None = None,
     shared: SharedListener | None = None,
 ) -> int:
-    """Serve until a signal comes. Returns the exit code. `served` is what the console shows of the configuration where
-    nothing is reloaded. `shared` is a socket that other replicas accept from as well; the plan has its address.
+    """Serve until a signal comes. Returns the exit code. `served` is the configuration that the console shows if no
+    file is reloaded. `shared` is a socket from which other replicas accept, too; the plan has its address.
 
     Raises:
         UsageError: the port is taken, or the plan cannot be served.
@@ -146,7 +146,7 @@ async def serve_stdio(plan: Plan, reload: Reload | None = None) -> int:
 
 
 def _patience_seconds(plan: Plan) -> float:
-    """How long the start may wait for tool servers. Then the host is answered, since it would give up."""
+    """How long the start may wait for tool servers before the host gets its answer: a host gives up after a while."""
     (offered_plan,) = plan.offered.values()
     return offered_plan.profile.agents.first_servers_seconds
 
@@ -155,10 +155,10 @@ def _patience_seconds(plan: Plan) -> float:
 async def unannounced_bridge(
     plan: Plan, watching: StartObserver | None = None, *, over_http: bool = False
 ) -> AsyncIterator[tuple[Bridge, Plan]]:
-    """Run a bridge without a public port. Yields the bridge and its plan, which is still to be applied.
+    """Run a bridge without a public port. Yields the bridge and its plan, which the caller applies.
 
-    The bridge listens only if it calls agents of its own. It then uses a free port of loopback for the length of the
-    block, and the plan has that port.
+    The bridge listens only if it calls agents of its own. It then uses a free loopback port while the context is open,
+    and the plan has this port.
     """
     if not calls_itself(plan):
         bridge = Bridge(plan, watching, over_http=over_http)
@@ -184,7 +184,7 @@ async def _serve_on(server: BoundedServer, listener: socket.socket, scope: anyio
 
 
 def _mount_console(bridge: Bridge, plan: Plan, served: ServedConfiguration | None = None) -> None:
-    """Serve the console, if the plan says so. `served` knows the files of the plan.
+    """Serve the console, if the plan has it. `served` gives the configuration that it shows.
 
     Raises:
         UsageError: the packages for it are not installed, or its cookies have no key.
@@ -196,7 +196,7 @@ def _mount_console(bridge: Bridge, plan: Plan, served: ServedConfiguration | Non
 
 
 def _tls_of(plan: Plan) -> TlsPoint | None:
-    """The TLS of the server; None for plain HTTP.
+    """The TLS settings of the server; None for plain HTTP.
 
     Raises:
         UsageError: a file of it cannot be used.
@@ -217,7 +217,7 @@ async def _listener_of(plan: Plan, shared: SharedListener | None) -> AsyncIterat
 async def _listener_for_replicas(
     plan: Plan, shared: SharedListener | None
 ) -> AsyncIterator[socket.socket | None]:
-    """Where the other replicas reach this process; None if the process does not share its address."""
+    """The listener for the other replicas; None if no other process shares the address of this process."""
     if shared is None or plan.place.replica is None:
         yield None
         return
@@ -227,9 +227,10 @@ async def _listener_for_replicas(
 
 @asynccontextmanager
 async def _own_listener(plan: Plan, *, is_shared: bool) -> AsyncIterator[socket.socket | None]:
-    """A free port of loopback at which the bridge calls its own agents; None if it can use its common address.
+    """A free loopback port at which the bridge calls its own agents; None if its agents can be called at the address of
+    the plan.
 
-    With TLS it cannot: its certificate is not for `127.0.0.1`, and it may ask for the certificate of a client. At a
+    With TLS it cannot: the certificate is not for `127.0.0.1`, and the server may require a client certificate. At a
     shared address another process may answer."""
     if plan.place.tls is None and not is_shared:
         yield None
@@ -240,7 +241,7 @@ async def _own_listener(plan: Plan, *, is_shared: bool) -> AsyncIterator[socket.
 
 @asynccontextmanager
 async def _metrics_listener(plan: Plan) -> AsyncIterator[socket.socket | None]:
-    """Where metrics are read; None if nothing is counted.
+    """The listener for metrics; None if the plan has no metrics.
 
     Raises:
         UsageError: the port is taken.
@@ -282,7 +283,7 @@ def _url_at(listener: socket.socket) -> str:
 
 
 def url_of(host: str, port: int) -> str:
-    """The URL under which a process on this machine reaches a server that listens there."""
+    """The URL by which a process on this machine reaches a server at this host and port."""
     near = {"0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}.get(host, host)
     return f"http://[{near}]:{port}" if ":" in near else f"http://{near}:{port}"
 

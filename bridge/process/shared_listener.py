@@ -1,11 +1,11 @@
 """A listening socket that a process inherits and shares with others: several replicas then have one accept queue.
 
 systemd passes such a socket to each instance of a service (sd_listen_fds(3): `LISTEN_PID`, `LISTEN_FDS`, and the
-sockets from descriptor 3 on). Another parent names the descriptor with `--fd`. A process that is busy accepts nothing,
-so each new connection goes to a process that has time for it.
+sockets from descriptor 3 on). Another parent names the descriptor with `--fd`. A busy process accepts nothing, so each
+new connection goes to a process that has time for it.
 
-A client of a shared socket reaches any of the processes. So each process also listens at its `replica_url`, where the
-others pass requests on to it, and where its own health is asked for.
+A client of a shared socket reaches any of the processes. So each process also listens at its `replica_url`. There the
+other processes pass requests on to it, and there a monitor reads its health.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _OF_EACH: Final = "--replica-url unix:/run/mcp-a2a/1.sock"
 
 @dataclass(frozen=True)
 class SharedListener:
-    """A listening socket that other processes accept from as well."""
+    """A listening socket from which other processes accept, too."""
 
     listener: socket.socket
     said: str
-    """What named the socket, for messages."""
+    """The source of the socket, for messages: an option or systemd."""
 
     def placed(self, plan: Plan) -> Plan:
-        """The plan, at the address of the socket.
+        """The plan with the address of the socket.
 
         Raises:
             UsageError: several processes cannot serve the plan as one bridge.
@@ -56,7 +56,7 @@ class SharedListener:
 
 
 def require_shareable(plan: Plan, source: str) -> None:
-    """Refuse a plan that several processes at one socket cannot serve as one bridge. `source` names the socket.
+    """Refuse a plan that several processes at one socket cannot serve as one bridge. Messages call the socket `source`.
 
     Raises:
         UsageError: tasks, handles, sessions or the files of a tool server would belong to one process alone.
@@ -106,9 +106,9 @@ def _is_on_this_machine(address: ReplicaAddress) -> bool:
 
 @contextmanager
 def shared_listener(fd: int | None, environment: MutableMapping[str, str]) -> Iterator[SharedListener | None]:
-    """The socket with this number, else the one that systemd passes; None if there is neither. Closed at the end.
+    """The socket with this number, or else the socket that systemd passes; None if there is neither. Closed at the end.
 
-    The variables of systemd are taken out of the environment: they are for no child of this process.
+    The variables of systemd are removed from the environment, because they are not for child processes.
 
     Raises:
         UsageError: the descriptor is no listening TCP socket, systemd passes several, or this system has none.
@@ -159,7 +159,7 @@ def _socket_of(number: int, source: str) -> socket.socket:
     inherited = socket.socket(fileno=number)
     is_tcp = inherited.type == socket.SOCK_STREAM and inherited.family in (socket.AF_INET, socket.AF_INET6)
     if not is_tcp or not _listens(inherited):
-        inherited.detach()  # it belongs to whoever passed it
+        inherited.detach()  # the parent process owns it
         raise UsageError(f"{source}: descriptor {number} is no listening TCP socket")
     # asyncio turns Nagle's algorithm off for connections whose listener names the protocol; see `listening`.
     named = socket.socket(inherited.family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=inherited.detach())
@@ -171,12 +171,12 @@ def _listens(listener: socket.socket) -> bool:
     try:
         return listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1
     except OSError:
-        return True  # macOS does not tell; accepting fails later
+        return True  # macOS does not say it; accepting fails later
 
 
 @asynccontextmanager
 async def replica_listener(address: ReplicaAddress) -> AsyncIterator[socket.socket]:
-    """Where the other replicas reach this process alone. A socket in the file system is for this user alone.
+    """The listener for the other replicas, which only this process has. Only this user can reach a unix socket.
 
     Raises:
         UsageError: it cannot listen there.
@@ -215,7 +215,7 @@ def _unix_socket() -> socket.socket:
 
 
 def _bind(listener: socket.socket, path: Path) -> None:
-    """Bind a socket that only this user reaches. A socket that a dead process has left behind gives way.
+    """Bind a socket that only this user can reach. The socket of a dead process is replaced.
 
     Raises:
         OSError: another process listens there, something else is there, or the folder takes no file.

@@ -1,7 +1,7 @@
 """Signals that stop a process: the first one asks it to stop, and the second one to stop at once.
 
-Event loops of Windows have no receivers of signals, so none is used: the interpreter writes the number of each signal
-to a socket, and the event loop waits for that.
+The event loop on Windows cannot handle signals. So on all systems the interpreter writes the number of each signal to a
+socket, and the event loop reads the socket.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Shutdown:
             self.at_once.set()
 
     def ask(self) -> None:
-        """Stop the process. This counts as no signal: the next signal is the first."""
+        """Ask the process to stop, without a signal: the next signal counts as the first."""
         self.asked.set()
         if not self.serving:
             self.starting.cancel()
@@ -77,9 +77,10 @@ async def watch_signals(stopping: Shutdown, *, task_status: anyio.abc.TaskStatus
 
 @contextmanager
 def _numbers_of_signals() -> Iterator[socket.socket]:
-    """A socket that gives the number of each signal, as a byte.
+    """A socket from which the number of each signal can be read, as a byte.
 
-    A handler alone would not do: the system may hand a signal to any thread, and then the main thread goes on waiting.
+    A handler alone is not enough: the system may deliver a signal to any thread, and the main thread then goes on
+    waiting.
     """
     ours, theirs = socket.socketpair()
     with ours, theirs:

@@ -22,7 +22,7 @@ from bridge.http.client import HeaderLine
 from bridge.replicas.replica_address import ReplicaAddress
 
 _KEPT_SECONDS: Final = 2.0
-"""How long an idle connection is kept: shorter than our own servers keep it."""
+"""How long an idle connection stays open: our servers keep it open longer."""
 _KEPT_MOST: Final = 20
 
 _OF_ONE_CONNECTION: Final = frozenset(
@@ -102,7 +102,7 @@ class Relay:
 
     @cached_property
     def _pool(self) -> httpcore2.AsyncConnectionPool:
-        # Without a bound on connections: the requests to pass on are bounded where they arrive.
+        # Connections need no bound: the requests to pass on are bounded where they arrive.
         return httpcore2.AsyncConnectionPool(
             ssl_context=self._ssl,
             max_connections=None,

@@ -187,7 +187,7 @@ class Quota:
 
     @property
     def of_bytes(self) -> Quota:
-        """The bounds in bytes, as a quota that counts bytes in place of tasks."""
+        """A quota of bytes: its `total` and `each` are `total_bytes` and `each_bytes`."""
         return Quota(self.total_bytes, self.each_bytes)
 
 

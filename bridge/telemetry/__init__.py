@@ -1,1 +1,2 @@
-"""What operators see of the hops of a bridge: log lines, spans and metrics. Each is a listener (`bridge.trace`)."""
+"""Shows operators the hops of a bridge as log lines, spans and metrics. Each of the three listens to hops
+(`bridge.trace`)."""

@@ -25,9 +25,9 @@ from bridge.trace import Hop
 logger = logging.getLogger(__name__)
 
 _CALLS: Final = frozenset({"SendMessage", "SendStreamingMessage", "tools/call", ""})
-"""The methods that are calls. The empty one is for requests that were refused before their method was known."""
+"""The methods that are calls. An empty method means that a request was refused before its method was known."""
 _WAIT_SECONDS: Final = 0.05
-"""How long a line waits for others."""
+"""How long a line waits for further lines."""
 _MOST_WAITING: Final = 256
 """The most lines that wait."""
 

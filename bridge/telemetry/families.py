@@ -41,7 +41,7 @@ class MetricFamily:
 
 
 def gauge(name: str, words: str, values: Iterable[tuple[Mapping[str, str], float]]) -> MetricFamily:
-    """A family of numbers that may rise and fall, without their history."""
+    """A family of gauges: numbers that may rise and fall."""
     samples = (MetricSample(name, tuple(labels.items()), value) for labels, value in values)
     return MetricFamily(name, words, "gauge", tuple(samples))
 

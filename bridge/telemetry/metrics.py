@@ -56,7 +56,7 @@ _DURATIONS: Final = {
     for side in ("server", "client")
 }
 _WAITS: Final = {"a2a": "mcp_client_queue_wait_seconds", "mcp": "a2a_client_queue_wait_seconds"}
-"""By the protocol of the endpoint. Its peers speak the other protocol."""
+"""The histogram of waits, by the protocol of the endpoint. The peers of an endpoint speak the other protocol."""
 _TOKENS: Final = "mcp_a2a_token_request_duration_seconds"
 
 

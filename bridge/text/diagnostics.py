@@ -1,6 +1,6 @@
 """Diagnostics about files, rendered as plain text with the place, the line and a hint. Pure.
 
-A diagnostic holds no secret: whoever makes it masks the secrets in the line.
+A diagnostic holds no secret: the code that makes it masks the secrets in the line.
 """
 
 from __future__ import annotations

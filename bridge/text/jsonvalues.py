@@ -12,8 +12,8 @@ from pydantic_core import PydanticSerializationError, to_json
 JsonObject = dict[str, JsonValue]
 
 DEFAULT_MAX_VALUES: Final = 250_000
-"""The most values and keys in one JSON text. Reading and walking so many takes a quarter of a second. A text of 16 MB
-can hold 8 million."""
+"""The most values and keys in one JSON text. It takes a quarter of a second to read and walk so many values. A text of
+16 MB can hold 8 million values."""
 
 _LARGEST: Final = sys.float_info.max
 _MARKS: Final = (b",", b":", b"[", b"{")
@@ -38,7 +38,7 @@ def exceeds_floats(value: JsonValue) -> bool:
     """Whether a value holds NaN, or a number too large for readers that have only floats."""
     values = [value]
     for inner in values:
-        if type(inner) is str:  # most values, and the quickest to tell
+        if type(inner) is str:  # the most frequent type, and the fastest check
             continue
         if isinstance(inner, dict):
             values.extend(inner.values())

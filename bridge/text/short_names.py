@@ -22,7 +22,7 @@ NAME_LIMIT: Final = 20
 _COMMON_PARTS: Final = frozenset(
     ("www", "api", "a2a", "mcp", "agent", "agents", ".well-known", "agent.json", "agent-card.json")
 )
-"""Parts of a URL that do not tell agents apart."""
+"""Parts of a URL that are the same for many agents."""
 
 _ADDRESS: Final = re.compile(r"localhost|[\d.]+|\[?[\da-f:]*:[\da-f:]*\]?", re.IGNORECASE)
 _HEX_DIGITS: Final = 4

@@ -135,7 +135,7 @@ async def _proof(text: bytes, url: str, pins: VerifiesCards | None) -> CardProof
 
 
 async def _with_version(card: FoundCard, ask_version: AskVersion | None) -> FoundCard:
-    """The card with its version. If the card does not say the version, its agent is asked, provided that it may be."""
+    """The card with its version. If the card does not say the version, `ask_version` asks the agent."""
     if not card.is_open or ask_version is None:
         return card
     try:

@@ -95,7 +95,7 @@ class KeyFile:
         return await anyio.to_thread.run_sync(self.read)
 
     async def keys_after_unknown(self) -> Sequence[IssuerKey]:
-        """The same."""
+        """The keys in the file now, as for `keys`."""
         return await self.keys()
 
 
@@ -103,8 +103,8 @@ class CardPins:
     """The pinned keys of one agent, and the required form of its signatures."""
 
     def __init__(self, keys: PinnedKeys, form: CardForm, place: Callable[[], bytes]) -> None:
-        """`place` gives the location or the content of the keys. It is part of `mark`, so that a proof by other keys
-        does not count."""
+        """`place` gives the location or the content of the keys. It is part of `mark`, so a stored proof by other keys
+        is not used."""
         self._keys = keys
         self._form = form
         self._place = place

@@ -56,7 +56,8 @@ class LockedCardError(NoCardError):
 
 
 _FAULTS: Final = (LockedCardError, NoObjectError, NoCardError)
-"""The errors, the most helpful first. If places answer with different errors, the first kind here is raised."""
+"""The kinds of errors, the most helpful first. If places answer with different errors, the most helpful error is
+raised."""
 
 
 async def looked_for(

@@ -42,7 +42,7 @@ PAGE_SIZE: Final = 100
 """Agents in one page: the most that the bridge's own catalog serves."""
 MOST_PAGES: Final = 50
 MOST_AGENTS: Final = 1000
-"""Agents that one catalog may list. The card of each is read and watched."""
+"""The most agents in one catalog. The card of each wanted agent is read and watched."""
 _NAME_CHARACTERS: Final = 200
 
 
@@ -119,8 +119,8 @@ class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
         trust: Trust | None = None,
         uses_proxy: bool = True,
     ) -> None:
-        """`selection` is the wanted agents, and `trust` the private addresses that the catalog may name. `uses_proxy`
-        is as in `ConnectionPolicy`."""
+        """`selection` selects the wanted agents, and `trust` says which private addresses the catalog may name.
+        `uses_proxy` is as in `ConnectionPolicy`."""
         super().__init__(http, url, folder, bounds, credentials)
         self._selection = selection or Selection()
         self._trust = trust or Trust()

@@ -179,7 +179,8 @@ def _at(where: str, placed: Iterable[_Placed]) -> dict[str, str]:
 
 
 def _unasked(card: AgentCard, credentials: Credentials) -> tuple[_Placed, ...]:
-    """The configured credentials for a card that requires none: those for its declared schemes, and the token."""
+    """The credentials to send although the card requires none: the configured ones for its declared schemes, and the
+    token."""
     declared = [_placed(card, name, credentials) for name in card.security_schemes or ()]
     placed = [credential for credential in declared if isinstance(credential, _Placed) and credential.value]
     if credentials.api_key and not any(credential.value == credentials.api_key for credential in placed):

@@ -41,12 +41,12 @@ _MOST_MESSAGES: Final = 100
 _SHARE_OF_MESSAGES: Final = 16
 """The history may take 1/16 of the task's limit. Its last message is always kept."""
 _TELLING: Final = 16
-"""A piece that repeats a known text of at least this many characters is the whole message so far, not a further
-piece."""
+"""A piece that begins with a known text of at least this many characters replaces that text: it is the whole message so
+far."""
 _OBJECT_BYTES: Final = 700
-"""The memory of a part, a message or an artifact without its content, as measured."""
+"""The measured memory of a part, a message or an artifact without its content."""
 _VALUE_BYTES: Final = 100
-"""The memory of a JSON value without its content, as measured."""
+"""The measured memory of a JSON value without its content."""
 
 
 class TaskTooLargeError(Exception):
@@ -137,7 +137,7 @@ class FoldedMessage:
 
     @property
     def is_in_pieces(self) -> bool:
-        """Whether the message is known to come in pieces: there were several, or the first had no content."""
+        """Whether the message comes in pieces: several pieces have arrived, or the first piece had no content."""
         message = self.message
         return message is not None and (self._pieces > 1 or all(part.text == "" for part in message.parts))
 
@@ -332,7 +332,7 @@ def _going_on(part: Part) -> AppendedText:
 
 
 def _with_words_in_history(task: Task) -> Task:
-    """The task. The agent's message in its status is added to its history, unless it is there."""
+    """The task, with the agent's status message added to its history, unless the history has it."""
     message, history = task.status.message, task.history or ()
     if (
         message is None

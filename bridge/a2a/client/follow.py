@@ -206,7 +206,7 @@ class _Following:
         self._gathered = FoldedTask(pace.task_limit_bytes)
         self._said = FoldedMessage(pace.task_limit_bytes)
         self._last_said: Message | None = None
-        """The agent's message, if it was the last event and the task is known."""
+        """The agent's message, if the last event was a message and the task is known."""
         self._was_shown = False
         """Whether the last event was the whole task."""
         self._is_whole = True

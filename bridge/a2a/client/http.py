@@ -242,9 +242,9 @@ def status_words(response: httpx2.Response) -> str:
 
 
 _MOST_WORDS: Final = 300
-"""How many characters of a peer's own words about an error are shown."""
+"""The most characters of a peer's own error text that are shown."""
 _MOST_OF_ERROR_BYTES: Final = 64 * 1024
-"""A longer body of an error is not read as JSON, since the number of its values is not bounded."""
+"""The longest body of an error that is read as JSON. A longer body could hold too many values."""
 _WORDS: Final = ("message", "detail", "error_description", "title", "error", "errors", "msg", "reason")
 """The fields in which servers describe an error, the most informative first: FastAPI, problem+json (RFC 9457),
 google.rpc.Status, OAuth."""

@@ -1,4 +1,4 @@
-"""Which interfaces of a card a client calls, and which addresses a card may lead to.
+"""Decides which interfaces of a card a client calls, and to which addresses a card may send it.
 
 A card is untrusted, and says where to send messages and credentials. A public card that names a private address could
 make the bridge attack its own network (server-side request forgery, SSRF). Credentials may go only to the origin that

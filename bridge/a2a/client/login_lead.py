@@ -111,7 +111,7 @@ async def _lead_of(
 
 
 def _said_by(card: AgentCard, url: str, challenge: str) -> LoginLead:
-    """The lead of a card: of its first required scheme at which a person can log in."""
+    """Where a card sends a person to log in: the first required scheme by which a person can log in."""
     for name, scopes in _required(card):
         kind, scheme = scheme_of((card.security_schemes or {}).get(name))
         for issuer in filter(None, map(_issuer_in, _metadata_in(kind, scheme))):

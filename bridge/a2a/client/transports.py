@@ -55,16 +55,16 @@ ANSWER_LIMIT_BYTES: Final = 64 * 1024 * 1024
 logger = logging.getLogger(__name__)
 
 _MOST_TOLD: Final = 200
-"""How many notes about an agent's answers are remembered, so that each is logged only once."""
+"""The most notes about an agent's answers that are remembered. A remembered note is not logged again."""
 _CHALLENGE: Final = "www-authenticate"
 _SAME_AGAIN: Final = (307, 308)
-"""The redirects that keep the method and the body."""
+"""The statuses of redirects that keep the method and the body."""
 _ENDED: Final = frozenset(state.word for state in ENDED)
 
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """How long an agent may take; None is without a limit."""
+    """The time limits for an agent; None means no limit."""
 
     connect_seconds: float
     answer_seconds: float | None
@@ -387,13 +387,13 @@ def _within_origin(url: str, response: httpx2.Response) -> str | None:
 
 
 def _tell_of_task(hop: Hop, task: Model | None) -> None:
-    """Tell a hop which task an answer is about, and its state."""
+    """Write the task of an answer, and the state of the task, into a hop."""
     if isinstance(task, Task):
         hop.task_id, hop.context_id, hop.state = task.id, task.context_id or "", task.status.state.word
 
 
 def _tell_of_event(hop: Hop, event: StreamResponse) -> None:
-    """Tell a hop the state in an event, and whether the event is the last of its stream."""
+    """Write the state in an event into a hop, and whether the event is the last of its stream."""
     _tell_of_task(hop, event.task)
     if (update := event.status_update) is not None:
         hop.task_id, hop.state = update.task_id, update.status.state.word

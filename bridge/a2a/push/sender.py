@@ -36,10 +36,10 @@ _BROKEN_AGAIN_MS: Final = 600_000
 """The pause after an attempt failed with an unexpected exception: at most 144 tracebacks a day."""
 
 _LATER_SECONDS: Final = 1.0
-"""How long new rows may go unnoticed for a webhook that has waiting rows already."""
+"""The most time until the sender reads new rows of a webhook that already has waiting rows."""
 
 _LOOKS_TO_FOLD: Final = 4
-"""How often a webhook is looked at while as many events come as are folded into one."""
+"""How many times the rows of a webhook are read while `folded_rows` events arrive."""
 
 _CLOSE_SECONDS: Final = 2.0
 """How long attempts under way may take when the sender stops."""
@@ -59,7 +59,7 @@ class Notifier(Protocol):
 
 
 class PushClock(Protocol):
-    """The time, and waiting for it."""
+    """Gives the time, and waits for a time."""
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
@@ -92,15 +92,15 @@ class PushPace:
     """The pauses between attempts, and the bounds on attempts at the same time."""
 
     retry_seconds: tuple[float, ...]
-    """The pauses before the second attempt and each one after it. After the last attempt a webhook is given up."""
+    """The pauses before the second and each later attempt. After the last attempt the bridge gives the webhook up."""
     jitter: float
-    """By which fraction of itself a pause may be longer."""
+    """The fraction by which a pause may be lengthened at random."""
     each_host: int
     """The most attempts at the same time for one `host:port`."""
     at_once: int
     """The most attempts at the same time in all."""
     folded_rows: int
-    """How many rows may wait for a webhook before all rows after the first are replaced by the task itself."""
+    """The most rows that wait for a webhook. When there are more, the task itself replaces all rows after the first."""
 
 
 @dataclass(eq=False, slots=True)
@@ -113,7 +113,7 @@ class _Line:
     place: str
     due_ms: int
     since_ms: int
-    """Since when the webhook waits for its next notification, as far as this process knows."""
+    """When the webhook began to wait for its next notification, as far as this process knows."""
     is_busy: bool = False
 
 
@@ -147,7 +147,7 @@ class PushSender:
         notify: Notify = ignore_notice,
         face: str = "",
     ) -> None:
-        """`row_of` gives the present task, and `shown` gives an event for a client with these extensions. `notify` is
+        """`row_of` gives the present task, and `shown` filters an event for a client with these extensions. `notify` is
         called with each attempt, in which `face` is the name of the agent."""
         self._notify = notify
         self._face = face
@@ -168,7 +168,7 @@ class PushSender:
         self._known: set[str] = set()
         """The tasks of `_lines`. Their new rows are read after an attempt has ended."""
         self._later: Counter[str] = Counter()
-        """How often new rows of these tasks were reported meanwhile."""
+        """The number of reports of new rows of these tasks since then."""
         self._looks_later = False
         self._wake = anyio.Event()
         self._closing = False

@@ -56,9 +56,9 @@ class PushBounds:
     """The bounds of an attempt."""
 
     attempt_seconds: float
-    """The bound from the name's look-up to the end of the answer."""
+    """The time limit from the look-up of the host name to the end of the answer."""
     answer_bytes: int
-    """How many bytes of an answer are read."""
+    """The most bytes of an answer that are read."""
 
 
 @dataclass
@@ -160,5 +160,6 @@ class PushClient:
 
 
 def _older_task(event: bytes) -> bytes:
-    """The task of an event in the form of 0.3 (0.3 section 9.5). An event without a task is only spelled as in 0.3."""
+    """The task of an event in the form of A2A 0.3 (0.3 section 9.5). An event without a task gets the field names of
+    0.3."""
     return json_bytes(VERSIONS.older_event(from_json(event)))

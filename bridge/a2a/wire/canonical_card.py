@@ -176,8 +176,8 @@ class CardProof:
 
 
 def covered(card: JsonObject, form: CardForm, *, literal: bool = False) -> JsonObject:
-    """The part of a card that a signature in this form covers. A `literal` reading keeps fields that A2A 1.0 does not
-    have, and adds no absent required fields.
+    """The part of a card that a signature in this form covers. With `literal`, fields that A2A 1.0 does not have stay,
+    and absent required fields are not added.
 
     Raises:
         NotCanonicalError: the card is nested too deeply.

@@ -106,7 +106,7 @@ class LoginPlaces:
     answer_seconds: float
     """How long a server may take for each answer."""
     moved: Signal = field(default_factory=Signal)
-    """Told when a login was made or declined."""
+    """Notified when a login was made or declined."""
     notify: Notify = ignore_notice
     """Told what happens to each login."""
     refused: Callable[[str], None] = lambda _: None
@@ -303,7 +303,7 @@ class LoginPages:
         return _without_cookies(visit, response, _PROOF)
 
     def _person_back(self, visit: _LoginVisit, text: str, principal: str) -> Response:
-        """Send a person who was proved to be the principal back to the link."""
+        """Redirect the browser of a person who has proved to be the principal to the page of the link."""
         response = Response(None, 303, {**_HEADERS, "Location": f"{visit.base_url}{START_PATH}/{text}"})
         return self._with_person(visit, response, new_person(text, time.time(), principal))
 

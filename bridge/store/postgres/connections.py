@@ -46,7 +46,8 @@ _LIVENESS: Final[dict[str, Any]] = {
 }
 
 _PLACES: Final = {"host": "PGHOST", "hostaddr": "PGHOSTADDR", "service": "PGSERVICE"}
-"""The parameters of libpq that locate the server, with the environment variables that libpq reads without them."""
+"""The parameters of libpq that locate the server. Each has the environment variable that libpq reads if the parameter
+is missing."""
 
 _NAME_AUTHORITY: Final = (
     "Name the authority of the server's certificate in the URL of the store, with ?sslrootcert=/etc/ssl/ca.pem, or with"
