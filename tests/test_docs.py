@@ -34,6 +34,7 @@ NOT_TYPED: Final[Mapping[str, str]] = {
     r"cd mcp-a2a$": "the reader is there",
     r"\. \.venv/bin/activate$": "the reader has the commands on their path",
     r"make (check|test|interop|attacks|bench|cost|fuzz|soak|conformance|proxies)\b": "CI or people run it, for minutes",
+    r"make release\b": "people run it, for minutes; tests/release has its parts",
     r"make operate\b": "people run it, as it needs Prometheus",
     r"make shake\b": "CI runs it, and tests/shake/test_history.py has what it finds",
     r"python -m tests\.benchmarks ": "they measure for minutes; tests/test_benchmarks.py has their options",
