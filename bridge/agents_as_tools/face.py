@@ -22,12 +22,14 @@ import anyio.abc
 from bridge import trace
 from bridge.agents_as_tools.call import AgentCall
 from bridge.agents_as_tools.handles import FarTask, Handles
+from bridge.agents_as_tools.mcp_requests.requests import AgentRequests
+from bridge.agents_as_tools.mcp_requests.subscriptions import Sharing, Subscriptions
 from bridge.agents_as_tools.mcp_tasks import McpTasks
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.own_tools import FollowUp, call_of_skill, found_skills
 from bridge.agents_as_tools.push_hints import PushHints
 from bridge.agents_as_tools.remote_agent import RemoteAgent, read_cards
-from bridge.agents_as_tools.resources import TEMPLATE, read_card, read_part
+from bridge.agents_as_tools.resources import TEMPLATE, part_place, read_card, read_part
 from bridge.agents_as_tools.sending import FaceRuntime, UnnamedMessages
 from bridge.agents_as_tools.tool_listing import FaceListing, listing_of
 from bridge.agents_as_tools.tool_results import failure
@@ -90,6 +92,9 @@ class AgentsFace:
         self._take(agents, options, overrides, unread)
         self.listing = FaceListing()
         """What the agents' cards make now, listed or hidden."""
+        sharing = Sharing(lambda: self.listing.shared, self._agent_of, lambda: self._options)
+        self._subscriptions = Subscriptions(sharing)
+        self._requests = AgentRequests(sharing, self._is_own, self._subscriptions)
         self._list()
 
     @property
@@ -178,11 +183,13 @@ class AgentsFace:
                 reading.start_soon(read_cards, new, first_cards_seconds)
             self._list()
             self._on_change, self._group = on_change, group
+            self._subscriptions.run_in(group)
             self._watch()
             try:
                 yield self
             finally:
                 self._group = None
+                self._subscriptions.run_in(None)
                 group.cancel_scope.cancel()
 
     def update(
@@ -214,6 +221,11 @@ class AgentsFace:
     def tasks(self) -> McpTasks | None:
         """The calls that became MCP tasks; None before `run` is entered."""
         return self._tasks
+
+    @property
+    def requests(self) -> AgentRequests:
+        """The requests that the agents answer."""
+        return self._requests
 
     def tools(self, may_use: MayUse = may_use_everything) -> Sequence[JsonObject]:
         """See `ToolFace.tools`."""
@@ -340,8 +352,14 @@ class AgentsFace:
     def _changed(self) -> None:
         before = self.listing
         self._list()
+        self._subscriptions.reconcile()
         if not self.listing.looks_like(before):
             self._on_change()
+
+    def _is_own(self, uri: str, principal: str) -> bool:
+        """Whether a URI is that of a card, or of a part that the principal got a link to."""
+        is_card = any(uri == card["uri"] for card in self.listing.resources.values())
+        return is_card or part_place(uri, self._handles, principal) is not None
 
     def _watch(self) -> None:
         """Watch the cards of the current agents, and of no others."""
@@ -365,6 +383,9 @@ class AgentsFace:
     def _surroundings(self) -> FaceRuntime:
         assert self._around is not None, "it is entered"
         return self._around
+
+    def _agent_of(self, key: str) -> RemoteAgent | None:
+        return self.listing.agents.get(key)
 
     def _agent_and_tool(self, mark: str, tool: str) -> tuple[RemoteAgent, AgentTool | None] | None:
         return self.listing.find(mark, tool)

@@ -20,6 +20,8 @@ class FaceOptions:
     """Replaces the name of the only agent."""
     instructions: str | None = None
     """Replaces the instructions made from the agents' cards."""
+    names_one_agent: bool = True
+    """Whether the configuration names a single agent. A catalog counts as several agents, whatever it lists now."""
 
     @property
     def pace(self) -> FollowPace:

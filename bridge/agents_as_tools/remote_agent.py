@@ -31,10 +31,14 @@ from bridge.identity.tokens.caller_token import Caller
 from bridge.identity.tokens.token_exchange import CallerTokenError
 from bridge.seal import agent_mark
 from bridge.source_state import HeardRefusal, SourceState
+from bridge.translate import mcp_requests
 from bridge.translate.extension import URI
 from bridge.translate.tool_names import slug
 
 logger = logging.getLogger(__name__)
+
+_OWN: Final = (URI, mcp_requests.URI)
+"""The extensions of the bridge itself, which it activates wherever they are declared."""
 
 _NOT_READ: Final = "its card has not been read yet"
 
@@ -215,6 +219,11 @@ class RemoteAgent:
         return AgentClient(self._http, self._found, replace(self._options, credentials=credentials))
 
     @property
+    def is_called_on_behalf(self) -> bool:
+        """Whether the agent is called in the names of callers."""
+        return self._on_behalf is not None
+
+    @property
     def caller_issuer(self) -> str | None:
         """The issuer whose tokens callers have to present; None if they need no token."""
         return None if self._on_behalf is None else self._on_behalf.issuer
@@ -242,16 +251,16 @@ class RemoteAgent:
 
     @property
     def named_extensions(self) -> tuple[str, ...]:
-        """The extensions that both the configuration and the card name, besides the bridge's own."""
+        """The extensions that both the configuration and the card name, besides the bridge's own ones."""
         active = self._client.extensions if self._client is not None else frozenset()
-        return tuple(uri for uri in self._options.extensions if uri in active and uri != URI)
+        return tuple(uri for uri in self._options.extensions if uri in active and uri not in _OWN)
 
     @property
     def extension_notes(self) -> tuple[str, ...]:
         """Notes on the extensions in which the card and the configuration differ. Requires `has_card`."""
         declared = self.card.capabilities.extensions or ()
         uris = {extension.uri for extension in declared}
-        unknown = [uri for uri in self._options.extensions if uri not in (*uris, URI)]
+        unknown = [uri for uri in self._options.extensions if uri not in (*uris, *_OWN)]
         needed = [
             extension.uri
             for extension in declared

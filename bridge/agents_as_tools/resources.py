@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
 from pydantic import JsonValue
@@ -116,6 +116,29 @@ def _file_name(part: Part, artifact: str) -> str:
     return named_by_type(artifact, part.media_type or "") or named_by_type("file", part.media_type or "")
 
 
+class PartPlace(NamedTuple):
+    """The parts of an artifact that a URI names."""
+
+    far: FarTask
+    artifact_id: str
+    first: int
+    end: int
+
+
+def part_place(uri: str, handles: Handles, principal: str) -> PartPlace | None:
+    """The place that a URI of `links_of` names; None for any other URI, and for a URI of another principal."""
+    steps = uri.removeprefix(SCHEME).split("/")
+    # (The step after the numbers is the file name, which is only for people.)
+    numbers = _NUMBERS.fullmatch(steps[4]) if len(steps) in (5, 6) and steps[1] == "tasks" else None
+    if numbers is None:
+        return None
+    try:
+        far = handles.task(steps[2], principal)
+    except HandleError:
+        return None
+    return PartPlace(far, unquote(steps[3]), int(numbers[1]), int(numbers[2] or numbers[1]) + 1)
+
+
 async def read_part(
     uri: str,
     agents: Mapping[str, RemoteAgent],
@@ -130,23 +153,14 @@ async def read_part(
         PeerError: the agent cannot be asked.
     """
     unknown = McpRefusal(INVALID_PARAMS, f"There is no resource {echoed(uri)}", {"uri": echoed(uri)})
-    steps = uri.removeprefix(SCHEME).split("/")
-    # (The step after the numbers is the file name, which is only for people.)
-    numbers = _NUMBERS.fullmatch(steps[4]) if len(steps) in (5, 6) and steps[1] == "tasks" else None
-    if numbers is None:
+    place = part_place(uri, handles, principal)
+    agent = None if place is None else agents.get(place.far.agent)
+    if place is None or agent is None:
         raise unknown
-    try:
-        far = handles.task(steps[2], principal)
-    except HandleError as exc:
-        raise unknown from exc
-    agent = agents.get(far.agent)
-    if agent is None:
-        raise unknown
-    task = await agent.client_for(Caller(principal, caller)).get(far.task_id)
-    first, end = int(numbers[1]), int(numbers[2] or numbers[1]) + 1
+    task = await agent.client_for(Caller(principal, caller)).get(place.far.task_id)
     for artifact in task.artifacts or ():
         # An agent may have joined the pieces that it sent into one part. Then one part still is the whole text.
-        pieces = artifact.parts[first:end] if artifact.artifact_id == unquote(steps[3]) else ()
+        pieces = artifact.parts[place.first : place.end] if artifact.artifact_id == place.artifact_id else ()
         if len(pieces) == 1 or {part.kind for part in pieces} == {"text"}:
             return {"contents": [_contents(uri, joined(pieces))]}
     raise unknown

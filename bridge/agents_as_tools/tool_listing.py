@@ -13,6 +13,11 @@ from functools import cached_property
 
 from bridge.a2a.client.http import redacted_url
 from bridge.agents_as_tools.handles import tool_mark
+from bridge.agents_as_tools.mcp_requests.shared_servers import (
+    NOTHING_SHARED,
+    SharedServers,
+    shared_servers,
+)
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.resources import card_resource
@@ -55,6 +60,8 @@ class FaceListing:
     unknown: tuple[str, ...] = ()
     """The keys of the agents and catalogs whose skills are unknown."""
     remarks: tuple[Remark, ...] = ()
+    shared: SharedServers = NOTHING_SHARED
+    """The MCP servers that the agents share."""
 
     @cached_property
     def by_mark(self) -> Mapping[str, RemoteAgent]:
@@ -143,7 +150,13 @@ class FaceListing:
 
     @property
     def _seen(self) -> tuple[object, ...]:
-        return self.introduction, self.listed, self.resources, self.prompts_for(may_use_everything)
+        return (
+            self.introduction,
+            self.listed,
+            self.resources,
+            self.prompts_for(may_use_everything),
+            self.shared,
+        )
 
     @cached_property
     def _by_marks(self) -> Mapping[tuple[str, str], AgentTool]:
@@ -185,6 +198,10 @@ def listing_of(
             *_on_skills_left_out(known, options.agents.skills_most),
             *_on_unreadable(tools, unreadable),
             *tool_remarks(tools, overrides, are_known=bool(agents) and not unknown),
+        ),
+        shared_servers(
+            ((key, agent.card) for key, agent in known.items()),
+            is_only=options.names_one_agent and len(by_key) == 1,
         ),
     )
 

@@ -49,6 +49,7 @@ from bridge.seal import Seal, agent_mark, key_in, keys_in
 from bridge.settings import AgentSettings
 from bridge.text.safe_text import shell_word
 from bridge.trace import UNHEARD, Hops
+from bridge.translate import mcp_requests
 from bridge.translate.extension import URI
 
 
@@ -154,7 +155,9 @@ class OfferedServer:
             for key, remote in agents.items()
         }
         self.agents, self.chosen, self._made = agents, plan.profile.agents, made
-        self.face.update(list(made.values()), face_options_of(self.name, plan), plan.overrides, unread)
+        self.face.update(
+            list(made.values()), face_options_of(self.name, plan, agents), plan.overrides, unread
+        )
 
     def _is_as_before(self, key: str, remote: RemotePlan, plan: OfferedPlan) -> bool:
         return self.agents.get(key) == remote and self.chosen == plan.profile.agents
@@ -176,7 +179,7 @@ async def offered(
         PeerError: the plan requires an agent, and every address is known to be something else.
     """
     made = {key: _agent(key, remote, plan, shared) for key, remote in agents.items()}
-    handles, options = Handles(shared.seal), face_options_of(name, plan)
+    handles, options = Handles(shared.seal), face_options_of(name, plan, agents)
     face = AgentsFace(list(made.values()), handles, options, plan.overrides, shared.hints, unread)
     running: list[McpServer] = []
 
@@ -201,10 +204,15 @@ async def offered(
         yield OfferedServer(name, face, running[0], agents, plan.profile.agents, made)
 
 
-def face_options_of(name: str, plan: OfferedPlan) -> FaceOptions:
-    """The options of an offered server, from its plan and its profile."""
+def face_options_of(name: str, plan: OfferedPlan, agents: Mapping[str, RemotePlan]) -> FaceOptions:
+    """The options of an offered server with these agents, from its plan and its profile."""
     return FaceOptions(
-        plan.server_name or name, plan.profile.agents, plan.profile.run, plan.title, plan.instructions
+        plan.server_name or name,
+        plan.profile.agents,
+        plan.profile.run,
+        plan.title,
+        plan.instructions,
+        len(plan.sources) == 1 and all(remote.catalog is None for remote in agents.values()),
     )
 
 
@@ -237,7 +245,7 @@ def _agent(key: str, remote: RemotePlan, plan: OfferedPlan, shared: SharedResour
         else ConnectionPolicy(remote.url, trust, uses_proxy=remote.uses_proxy)
     )
     options = ClientOptions(
-        extensions=(URI, *remote.extensions),
+        extensions=(URI, mcp_requests.URI, *remote.extensions),
         credentials=replace(credentials, tokens=remote.callers) if remote.callers else credentials,
         trust=trust,
         reach=reach,

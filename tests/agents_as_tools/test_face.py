@@ -95,4 +95,4 @@ async def test_cards_are_resources_and_examples_are_prompts(mode: str, tmp_path:
 @pytest.mark.proves("profile")
 def test_the_profile_alone_decides_the_behaviour_of_an_mcp_server() -> None:
     chosen_in_code = {one.name for one in fields(FaceOptions) if one.default is not MISSING}
-    assert chosen_in_code == {"title", "instructions"}
+    assert chosen_in_code == {"title", "instructions", "names_one_agent"}

@@ -22,6 +22,7 @@ from bridge.identity.callers.principals import LOCAL
 from bridge.identity.callers.verifiers import Access
 from bridge.mcp.server.server import McpServer
 from bridge.seal import Seal
+from bridge.translate import mcp_requests
 from bridge.translate.extension import URI
 from bridge.translate.overrides import ToolOverride
 from tests.support.limits import card_bounds, client_options, face_options, mcp_limits
@@ -41,7 +42,9 @@ class Agents:
     def __call__(self, url: str, **named: Any) -> RemoteAgent:
         """One that no face has yet."""
         source = CardSource(self.http, url, self.folder, card_bounds())
-        return RemoteAgent(url, source, self.http, client_options(extensions=(URI,)), **named)
+        return RemoteAgent(
+            url, source, self.http, client_options(extensions=(URI, mcp_requests.URI)), **named
+        )
 
 
 @dataclass

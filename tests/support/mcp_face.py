@@ -60,6 +60,7 @@ class Face:
     icons: Sequence[Json] = ({"src": "https://example.com/icon.png"},)
     names: list[str] = field(default_factory=lambda: [*NAMES, "rounds", "wait"])
     tasks: None = None
+    requests: None = None
     waiting: int = 0
     stopped: int = 0
     moved: anyio.Event = field(default_factory=anyio.Event)

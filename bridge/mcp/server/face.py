@@ -13,8 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
+from pydantic import JsonValue
+
 from bridge.errors import BridgeError, PeerError, fault_policy_of
-from bridge.identity.callers.principals import MayUse, OfferedNames, may_use_everything
+from bridge.identity.callers.principals import MayUse, OfferedNames, Principal, may_use_everything
 from bridge.identity.tokens.caller_token import Caller, CallerToken
 from bridge.text.jsonvalues import JsonObject
 
@@ -26,9 +28,7 @@ MISSING_REQUIRED_CLIENT_CAPABILITY: Literal[-32021] = -32021
 class McpRefusal(Exception):
     """A request is answered with this JSON-RPC error. The client sees all of it."""
 
-    def __init__(
-        self, code: Literal[-32602, -32603, -32021], message: str, data: JsonObject | None = None
-    ) -> None:
+    def __init__(self, code: int, message: str, data: JsonValue = None) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
@@ -197,6 +197,52 @@ class TaskFace(Protocol):
         ...
 
 
+class ChangeListener(Protocol):
+    """Hears of changes of resources and lists that remote agents share."""
+
+    def want(self, wanted: JsonObject) -> None:
+        """Replace what is wanted: the `notifications` of a subscriptions/listen. What no agent notifies of, and what
+        the principal may not read, is left out."""
+        ...
+
+    async def settled(self) -> JsonObject:
+        """What will be notified of, in the form of `want`. Waits for the agents, for a limited time."""
+        ...
+
+    def close(self) -> None:
+        """Hear of nothing any more."""
+        ...
+
+
+class RequestFace(Protocol):
+    """The requests of MCP that remote agents answer: about resources, prompts and completions of their tool servers.
+
+    Errors and results are those of the servers.
+    """
+
+    @property
+    def capabilities(self) -> JsonObject:
+        """What the agents can do together, as the capabilities of a server: `resources`, `prompts`, `completions`.
+        Empty if no agent shares anything."""
+        ...
+
+    def takes(self, method: str, params: JsonObject, principal: Principal) -> bool:
+        """Whether an agent answers a request, and not the bridge itself. Any params of the method are accepted."""
+        ...
+
+    async def answer(self, method: str, params: JsonObject, principal: Principal) -> JsonObject:
+        """The result of a request. A page of a list is the agents' part of the list.
+
+        Raises:
+            McpRefusal: the answer is a JSON-RPC error: that of the server, or of the bridge.
+        """
+        ...
+
+    def listener(self, principal: Principal, tell: Callable[[JsonObject], None]) -> ChangeListener:
+        """A listener for a client. `tell` is called with each notification, and must not wait."""
+        ...
+
+
 class ToolFace(Protocol):
     """The content of the server. Lists are sent without parsing: they are valid, sorted, and equal for equal rights.
 
@@ -221,6 +267,11 @@ class ToolFace(Protocol):
     @property
     def tasks(self) -> TaskFace | None:
         """The tasks that calls may become; None if calls never become tasks."""
+        ...
+
+    @property
+    def requests(self) -> RequestFace | None:
+        """The requests that remote agents answer; None if no agent ever answers any."""
         ...
 
     def tools(self, may_use: MayUse = may_use_everything) -> Sequence[JsonObject]:

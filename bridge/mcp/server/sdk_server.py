@@ -37,6 +37,7 @@ def checked_server(
     """The SDK's server with a face's description. Its middleware `answers` answers every request."""
     kind = _Server if face.tasks is None else _TaskServer
     server = kind(
+        face,
         face.name,
         version=face.version,
         title=face.title,
@@ -51,6 +52,9 @@ def checked_server(
         on_read_resource=_giving(types.ReadResourceResult(contents=[])),
         on_list_prompts=_giving(types.ListPromptsResult(prompts=[])),
         on_get_prompt=_giving(types.GetPromptResult(messages=[])),
+        on_completion=_giving(types.CompleteResult(completion=types.Completion(values=[]))),
+        on_subscribe_resource=_giving(types.EmptyResult()),
+        on_unsubscribe_resource=_giving(types.EmptyResult()),
         on_subscriptions_listen=listen,
     )
     if face.tasks is not None:
@@ -72,7 +76,34 @@ def _icons(face: ToolFace) -> list[types.Icon] | None:
 
 
 class _Server(Server[Any]):
-    """The SDK's server. It also declares to legacy HTTP clients that its lists may change."""
+    """The SDK's server. It also declares to legacy HTTP clients that its lists may change, and declares updates and
+    completions as far as the agents share them."""
+
+    def __init__(self, face: ToolFace, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._face = face
+
+    def get_capabilities(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+        *,
+        protocol_version: str | None = None,
+    ) -> types.ServerCapabilities:
+        capabilities = super().get_capabilities(
+            notification_options,
+            experimental_capabilities,
+            extensions,
+            protocol_version=protocol_version,
+        )
+        shared = {} if self._face.requests is None else self._face.requests.capabilities
+        resources = shared.get("resources")
+        if capabilities.resources is not None and protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            capabilities.resources.subscribe = isinstance(resources, dict) and "subscribe" in resources
+        if "completions" not in shared:
+            capabilities.completions = None
+        return capabilities
 
     def create_initialization_options(
         self,

@@ -30,7 +30,7 @@ from bridge import trace
 from bridge.concurrency import Signal
 from bridge.errors import ECHO_CHARACTERS, AuditAwayError, echoed, leaf_of
 from bridge.http.request_checks import FaceAddress
-from bridge.identity.callers.principals import MayUse, PrincipalNames, may_use_everything
+from bridge.identity.callers.principals import MayUse, Principal, PrincipalNames, may_use_everything
 from bridge.identity.callers.verifiers import Access
 from bridge.mcp.host_schemas import for_legacy, result_for_legacy
 from bridge.mcp.messages import state_of_result
@@ -53,6 +53,7 @@ from bridge.mcp.server.requests import (
     without_null_token,
 )
 from bridge.mcp.server.sdk_server import checked_server, introduce
+from bridge.mcp.server.shared_requests import SHARED_METHODS, SharedRequests
 from bridge.mcp.server.shared_sessions import SessionSharing, SharedSessions
 from bridge.mcp.server.stdio import stdio_streams
 from bridge.mcp.server.subscriptions import Subscriptions
@@ -100,8 +101,9 @@ class McpServer:
         self._hops = hops
         self._notify = notify
         self._limits = limits
-        self._listening = Subscriptions(face.tasks, self._limits.streams.open)
-        self._legacy: set[ServerSession] = set()
+        self._listening = Subscriptions(face.tasks, face.requests, self._limits.streams.open)
+        self._shared = SharedRequests(face, self._limits.list_ttl_ms, self._is_for_one_principal)
+        self._legacy: dict[ServerSession, Principal] = {}
         self._changed = anyio.Event()
         self._running = 0
         self._running_of: Counter[str] = Counter()
@@ -190,16 +192,19 @@ class McpServer:
     def admit_anew(self, principals: PrincipalNames) -> None:
         """End the notification streams of these principals, since their rights have changed."""
         self._listening.end_streams_of(principals)
+        self._shared.end_of(principals)
 
     def revoke(self, principals: PrincipalNames) -> None:
         """Revoke the access of these principals: end their streams, refuse their requests. Running calls go on."""
         self._listening.end_streams_of(principals)
+        self._shared.end_of(principals)
         if self._endpoint is not None:
             self._endpoint.revoke(principals)
 
     def stop(self) -> None:
         """The first stage of stopping over HTTP: new requests are refused, streams end, and calls go on."""
         self._listening.close()
+        self._shared.stop()
         if self._endpoint is not None:
             self._endpoint.stop()
 
@@ -208,10 +213,11 @@ class McpServer:
     async def _answer(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """The middleware. `call_next` raises an error if the SDK finds a fault in the request."""
         ctx = without_null_token(ctx)
-        method = self._methods.get(ctx.method)
+        method = self._methods.get(ctx.method) or self._shared.method(ctx.method)
         if method is None or ctx.request_id is None:
             require_admitted(ctx)
-            if len(ctx.method) > ECHO_CHARACTERS:  # the SDK would repeat it in full
+            # The SDK would repeat a long name in full, and answer what no agent shares.
+            if len(ctx.method) > ECHO_CHARACTERS or ctx.method in SHARED_METHODS:
                 raise MCPError(types.METHOD_NOT_FOUND, "Method not found", echoed(ctx.method))
             return await call_next(ctx)
         begin_trace(ctx)
@@ -280,10 +286,13 @@ class McpServer:
         for_legacy: Callable[[JsonObject], JsonObject] | None = None,
     ) -> Callable[[Context], Awaitable[JsonObject]]:
         async def answer(context: Context) -> JsonObject:
-            if param(context, "cursor") is not None:
+            is_further = param(context, "cursor") is not None
+            if is_further and not self._shared.takes(context):
                 raise McpRefusal(INVALID_PARAMS, "The cursor is not known: this list has one page")
             # A list may depend on the caller (2026-07-28 tools/list), never on earlier requests.
             listed = items(principal_of(context).may_see)
+            if self._shared.takes(context):
+                return await self._shared.page(context, key, [] if is_further else list(listed))
             if for_legacy is not None and not is_modern(context):
                 listed = [for_legacy(tool) for tool in listed]
             result: JsonObject = {key: list(listed)}
@@ -390,12 +399,16 @@ class McpServer:
 
     async def _read(self, context: Context) -> JsonObject:
         principal = principal_of(context)
+        if self._shared.takes(context):
+            return await self._shared.read(context)
         result = await self._face.read(
             param(context, "uri"), principal.name, principal.may_see, principal.token
         )
         return {"ttlMs": 0, "cacheScope": "private", **result} if is_modern(context) else result
 
     async def _prompt(self, context: Context) -> JsonObject:
+        if self._shared.takes(context):
+            return await self._shared.ask(context)
         name, arguments = param(context, "name"), param(context, "arguments") or {}
         return await self._face.prompt(name, arguments, principal_of(context).may_see)
 
@@ -423,9 +436,11 @@ class McpServer:
     async def _telling(self) -> AsyncIterator[None]:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._announce_changes)
+            self._shared.run_in(tasks)
             try:
                 yield
             finally:
+                self._shared.run_in(None)
                 tasks.cancel_scope.cancel()
 
     async def _announce_changes(self) -> None:
@@ -434,14 +449,19 @@ class McpServer:
             self._changed = anyio.Event()
             self._listening.changed()
             async with anyio.create_task_group() as tasks:
-                for session in tuple(self._legacy):
+                for session, principal in tuple(self._legacy.items()):
+                    self._shared.welcome(session, principal)
                     tasks.start_soon(_tell_legacy, session)
 
     async def _remember_legacy(self, context: Context, _: types.NotificationParams) -> None:
         """Remember a legacy client until its connection ends. The SDK has no public access to this connection."""
         session = context.session
-        self._legacy.add(session)
-        session._connection.exit_stack.callback(self._legacy.discard, session)
+        self._legacy[session] = principal_of(context)
+        session._connection.exit_stack.callback(self._legacy.pop, session, None)
+        self._shared.welcome(session, principal_of(context))
+
+    def _is_for_one_principal(self) -> bool:
+        return self._endpoint is None or not self._endpoint.access.needs_token
 
     def _input_schema(self, name: str, may_use: MayUse = may_use_everything) -> JsonObject | None:
         """The input schema of a tool; None if the caller may use no tool of this name."""

@@ -23,14 +23,17 @@ from mcp_types import (
     SubscriptionsListenResult,
 )
 
-from bridge.identity.callers.principals import PrincipalNames
-from bridge.mcp.server.face import TaskCaller, TaskFace
+from bridge.identity.callers.principals import Principal, PrincipalNames
+from bridge.mcp.server.face import ChangeListener, RequestFace, TaskCaller, TaskFace
 from bridge.mcp.server.requests import Context, param, principal_of, require_admitted
 from bridge.mcp.server.task_requests import caller_of, require_declared
 from bridge.text.jsonvalues import JsonObject
 
 MOST_TASKS: Final = 100
 """The most tasks that a stream may follow. Each task needs a subscription at its agent."""
+
+MOST_WAITING: Final = 2000
+"""The most notifications that wait for a slow client. Beyond this number, the oldest are dropped."""
 
 _LISTS: Final = {
     "toolsListChanged": "notifications/tools/list_changed",
@@ -46,8 +49,9 @@ class _RawNotification(Notification[dict[str, Any], str]):
 class Subscriptions:
     """Serves the streams. Each call is a stream, until its client leaves or `close` ends all streams."""
 
-    def __init__(self, tasks: TaskFace | None, most_streams: int) -> None:
+    def __init__(self, tasks: TaskFace | None, requests: RequestFace | None, most_streams: int) -> None:
         self._tasks = tasks
+        self._requests = requests
         self._most = most_streams
         self._streams: set[_ListenStream] = set()
 
@@ -64,7 +68,10 @@ class Subscriptions:
         ]
         stream = _ListenStream(context, _granted(params.notifications, known), caller.principal)
         self._streams.add(stream)
+        listener = self._listener(stream, principal_of(context))
         try:
+            if listener is not None:
+                await self._grant(stream, listener, principal_of(context))
             async with anyio.create_task_group() as tasks:
                 await stream.acknowledge()
                 for task_id in known:
@@ -75,7 +82,29 @@ class Subscriptions:
                 tasks.cancel_scope.cancel()
         finally:
             self._streams.discard(stream)
+            if listener is not None:
+                listener.close()
         return SubscriptionsListenResult(_meta=stream.meta)
+
+    def _listener(self, stream: _ListenStream, principal: Principal) -> ChangeListener | None:
+        """Listen to what agents share, if the filter of a stream asks for lists or resources."""
+        if self._requests is None or not stream.granted.keys() - {"taskIds", "toolsListChanged"}:
+            return None
+        return self._requests.listener(principal, stream.hear)
+
+    async def _grant(self, stream: _ListenStream, listener: ChangeListener, principal: Principal) -> None:
+        """Leave the resources of agents that no agent notifies of out of the granted filter of a stream."""
+        assert self._requests is not None
+        listener.want(stream.granted)
+        uris = stream.granted.get("resourceSubscriptions")
+        if not isinstance(uris, list) or not self._requests.capabilities:
+            return
+        stream.of_agents = frozenset(
+            str(uri) for uri in uris if self._requests.takes("resources/read", {"uri": uri}, principal)
+        )
+        heard = (await listener.settled()).get("resourceSubscriptions")
+        refused = stream.of_agents - {*(heard if isinstance(heard, list) else ())}
+        stream.granted["resourceSubscriptions"] = [uri for uri in uris if uri not in refused]
 
     @property
     def open(self) -> int:
@@ -113,14 +142,17 @@ class _ListenStream:
         self.principal = principal
         self.meta: dict[str, Any] = {SUBSCRIPTION_ID_META_KEY: context.request_id}
         self._context = context
-        self._granted = granted
+        self.granted = granted
+        """The granted filter."""
+        self.of_agents: frozenset[object] = frozenset()
+        """The resources whose agents say themselves when they have changed."""
         self._waiting: dict[str, tuple[str, JsonObject]] = {}
         self._news = anyio.Event()
         self._closed = False
 
     async def acknowledge(self) -> None:
         """Send the granted filter, which is the first message of a stream."""
-        await self._send("notifications/subscriptions/acknowledged", {"notifications": self._granted})
+        await self._send("notifications/subscriptions/acknowledged", {"notifications": self.granted})
 
     async def run(self) -> None:
         """Send the waiting notifications, until the stream is closed."""
@@ -135,16 +167,25 @@ class _ListenStream:
     def changed(self) -> None:
         """Notify of the lists and resources in the filter."""
         for kind, method in _LISTS.items():
-            if kind in self._granted:
+            if kind in self.granted:
                 self.put(method, method, {})
-        uris = self._granted.get("resourceSubscriptions")
+        uris = self.granted.get("resourceSubscriptions")
         for uri in uris if isinstance(uris, list) else ():
-            self.put(f"resource {uri}", "notifications/resources/updated", {"uri": uri})
+            if uri not in self.of_agents:
+                self.put(f"resource {uri}", "notifications/resources/updated", {"uri": uri})
+
+    def hear(self, notification: JsonObject) -> None:
+        """Notify of a change that an agent has reported."""
+        method, params = str(notification.get("method")), notification.get("params")
+        params = params if isinstance(params, dict) else {}
+        self.put(f"resource {params['uri']}" if "uri" in params else method, method, params)
 
     def put(self, about: str, method: str, params: JsonObject) -> None:
         """Queue a notification. It replaces a waiting notification about the same subject."""
         if self._closed:
             return
+        if len(self._waiting) >= MOST_WAITING:
+            self._waiting.pop(next(iter(self._waiting)))
         self._waiting[about] = (method, params)
         self._news.set()
 
