@@ -1,4 +1,4 @@
-"""A map of at most so many entries, whose oldest entry goes first."""
+"""A map with a bound on its entries. A new entry above the bound replaces the oldest."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ _Value = TypeVar("_Value")
 
 
 class BoundedMap(UserDict[_Key, _Value]):
-    """A map that drops its oldest entry when an entry too many is set. An entry that is set again is the newest.
+    """A map that drops its oldest entry when a new entry exceeds the bound. An entry that is set again becomes the
+    newest.
 
-    A map whose reads set what they have read drops the entry that was not used for the longest time.
+    If each read sets the entry again, the map drops the least recently used entry.
     """
 
     def __init__(self, most: int) -> None:

@@ -122,7 +122,7 @@ class SlowWork(Exception):
 
 
 SLOW_MOST: Final = 30
-"""How often a call may continue in a worker."""
+"""How many times one call may continue in a worker."""
 _TURN_SECONDS: Final = 10.0
 """How long a call waits for the worker."""
 _worker: Final = RunVar[anyio.CapacityLimiter]("the worker for slow work")

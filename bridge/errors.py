@@ -119,7 +119,8 @@ FAULT_POLICIES: Final[Mapping[type[BridgeError], FaultPolicy]] = {
     BusyError: FaultPolicy(2, logging.INFO, "OVERLOADED", "TASK_STATE_REJECTED", -32603, 1),
     OwnError: FaultPolicy(2, logging.WARNING, "INTERNAL", "TASK_STATE_FAILED", -32603),
 }
-"""A row for each kind of fault. Callers can cause the first three at will, so these are not logged as warnings."""
+"""A row for each kind of fault. Callers can cause the first three at will, so the first three are not logged as
+warnings."""
 
 
 def fault_policy_of(exc: BridgeError) -> FaultPolicy:

@@ -1,7 +1,7 @@
-"""Notices: what a bridge reports besides hops. Token requests, logins, push notifications, and answers in open calls.
+"""Notices: reports besides hops, about token requests, logins, push notifications, and answers in open calls.
 
-The code that does one of these calls a function with a notice afterwards. The function never waits. Without a listener
-it is `ignore_notice`. No notice holds a token, an argument, or a message of a peer.
+The code that does such a thing then calls a function with a notice. The function never waits. Without a listener it is
+`ignore_notice`. No notice holds a token, an argument, or a message of a peer.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Opened:
             self._raise_fault()
 
     async def _hold(self) -> None:
-        """Run the bridge until the context is left. An error is kept for the context to raise."""
+        """Run the bridge until the context is left. The context raises an error of the bridge when it is left."""
         bridge = Bridge(self._plan, own_url=self._own_url)
         try:
             async with bridge.run():

@@ -40,8 +40,8 @@ MAX_BAGGAGE_BYTES: Final = 8192
 """The most bytes of a baggage that are passed on: the minimum that W3C Baggage 3.3.2 requires."""
 
 _READ_CHARACTERS: Final = 32 * 1024
-"""The characters of a baggage that are read, and the longest tracestate: the bound of a head. In `_meta` and in the
-metadata of a message either may be as long as a body, and parsing it would block the event loop for seconds."""
+"""The most characters of a baggage that are read, and of a tracestate: the bound of an HTTP head. In `_meta` and in the
+metadata of a message both may be as long as a body, and parsing them would block the event loop for seconds."""
 
 _IDS: Final = r"(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
 _PARENT: Final = re.compile(rf"00-{_IDS}|(?!00|ff)[0-9a-f]{{2}}-{_IDS}(?:-[\x21-\x2b\x2d-\x7e]{{0,256}})?")
@@ -60,7 +60,7 @@ headers and credentials in a URL are left out."""
 
 _FAILED: Final = "failed"
 _REFUSALS: Final = frozenset({"unauthorized"})
-"""The outcomes of a request to a peer that also become the outcome of the request that caused it, if that fails."""
+"""The outcomes of a request to a peer that become the outcome of a failed caller's request, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +139,8 @@ class Hop:
     peer_refused: str = ""
     """The outcome of the request to a peer that follows from this request, if the peer refused it."""
     answer: Literal["none", "begun", "whole"] = "none"
-    """How much of a streamed answer has come. If the reader stops after the answer has begun, or the connection breaks
-    after the whole answer, that is no fault."""
+    """How much of a streamed answer has come. It is no fault if the reader stops after the answer has begun, or if the
+    connection breaks after the whole answer."""
     task_id: str = ""
     context_id: str = ""
     owner: str = ""
@@ -153,7 +153,7 @@ class Hop:
     is_gated: bool = False
     """Whether the request still has to pass the gate. Nothing may go to a peer before."""
     intent: int = 0
-    """The number of the intent that its gate has recorded, or the intent of the request that it follows from; 0 if
+    """The number of the intent that the gate has recorded for this request, or for the request that caused it; 0 if
     there is none."""
     earlier: TraceContext = NO_TRACE
     """The trace of the last turn of the same task."""
@@ -312,7 +312,7 @@ def begin(*carriers: Mapping[str, object]) -> None:
 
 
 def take_from(*carriers: Mapping[str, object]) -> None:
-    """Take the trace of the request from these carriers, if the carriers of `begin` had none."""
+    """Take the trace of the request from these carriers, if the carriers of `begin` had no trace."""
     now = context.get()
     if now.traceparent is not None or not any(carriers):
         return

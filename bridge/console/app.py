@@ -69,7 +69,7 @@ _NOT_LET_IN: Final = frozenset({401, 403, 421})
 
 
 def mount_console(bridge: Bridge, served: ServedConfiguration | None = None) -> None:
-    """Let people use a bridge at `CONSOLE`. `served` knows the configuration files."""
+    """Serve the console of a bridge at `CONSOLE`. `served` gives the configuration to show."""
     bridge.app.mount(MountedPages("Console", CONSOLE, ConsoleApp(bridge, bridge.plan.place, served)))
 
 
@@ -77,7 +77,7 @@ class ConsoleApp:
     """The pages of one bridge."""
 
     def __init__(self, bridge: Bridge, place: ProcessPlan, served: ServedConfiguration | None = None) -> None:
-        """Reads nothing from the bridge before the bridge serves. `served` knows the configuration files."""
+        """Read nothing from the bridge before the bridge serves. `served` gives the configuration to show."""
         self._served = served
         self._bridge = bridge
         self._asked: defaultdict[str, AskedQuestions] = defaultdict(AskedQuestions)
@@ -244,13 +244,13 @@ class ConsoleApp:
         return signed_out
 
     def _end_session(self, mark: str) -> None:
-        """End a session in this process. The sign-out was here, or at another process of the bridge."""
+        """End a session in this process, after a sign-out at this process or at another replica."""
         self._gate.end(mark)
         self._tabs.end(mark)
 
     async def _back(self, visit: Visit, headers: Headers) -> Response:
-        """Finish a sign-in, with a page that leads on: after a redirect from the issuer's site, the browser would not
-        send the session cookie."""
+        """Finish a sign-in, with a page that links to the next page. After a redirect from the issuer's site, the
+        browser would not send the session cookie."""
         session, principal, ended = await self._issuers.finish(visit, headers)
         self._bridge.telemetry.tell_of_sign_in(_FACE, principal.name)
         page = _leading_to(replace(visit, path=""), visit.root, "signed_in.html")
@@ -284,7 +284,8 @@ class ConsoleApp:
 
 
 def _leading_to(visit: Visit, place: str, template: str) -> Response:
-    """A page that leads on to `place`. The next request comes from our own site, so the browser sends its session."""
+    """A page that links to `place`. The next request comes from our own site, so the browser sends its session
+    cookie."""
     page = page_response(replace(visit, wants_json=False), template, {"to": place})
     page.headers["Refresh"] = f"0;url={place}"
     return page

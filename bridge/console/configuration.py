@@ -29,7 +29,7 @@ class ServedConfiguration(Protocol):
 
     @property
     def values(self) -> Sequence[ShownValue]:
-        """The values in use. A secret is shown as the place that it is read from."""
+        """The values in use. A secret is shown as its reference, such as `env:NAME`."""
         ...
 
     @property

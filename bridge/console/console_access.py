@@ -5,8 +5,8 @@ loopback and has no public address, the Host is a loopback name, and there is no
 browser is refused.
 
 A request that changes something, or opens a stream, must come from our own page: with our Origin, as JSON, and with the
-CSRF token that this browser got. A page of another origin has none of these, and for it the browser sends no cookie
-(SameSite).
+CSRF token that this browser got. A page of another origin has none of these, and the browser sends no cookie with its
+requests (SameSite).
 """
 
 from __future__ import annotations
@@ -105,10 +105,10 @@ class Visit:
     keeps_cookie: bool = False
     """Whether the response must set no cookie: the browser's cookie is fresh, or the request came from another site."""
     leads_on: str = ""
-    """The path to ask for again from our own page: the browser may have a session cookie that it did not send; "" if
-    not needed."""
+    """The path that our own page requests again: the browser may have a session cookie that it did not send. Else
+    ""."""
     shown: str | None = None
-    """What the connection itself shows, for example a certificate; see `SHOWN_HEADER`."""
+    """The identities that the connection itself shows, for example by a certificate; see `SHOWN_HEADER`."""
 
     @property
     def root(self) -> str:
@@ -317,7 +317,7 @@ class ConsoleAccess:
 
     @contextmanager
     def attempt(self, visit: Visit) -> Iterator[CountedAttempt]:
-        """Count an attempt while its credential is checked. Call `fail` if the credential is of nobody.
+        """Count an attempt while its credential is checked. Call `fail` if nobody has the credential.
 
         Raises:
             RefusedError: as for `require_attempt`.

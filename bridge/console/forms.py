@@ -19,7 +19,7 @@ from bridge.translate.arguments import problems_of, required_of, resolved_proper
 from bridge.translate.elicitation import FORM_COST
 
 _LONG: Final = 200
-"""A text field for more characters than this has several lines."""
+"""The most characters of a text field with one line. A field for longer texts has several lines."""
 
 _INPUTS: Final = {"email": "email", "uri": "url", "date": "date"}
 """The HTML input types that mean the same as a format of JSON Schema."""

@@ -25,7 +25,7 @@ from bridge.text.safe_text import with_visible_characters
 logger = logging.getLogger(__name__)
 
 _WAITING_MOST: Final = 100
-"""The most reports that wait for a slow browser. Further reports are dropped: a later report says more."""
+"""The most reports that wait for a slow browser. Further reports are dropped, because a later report replaces them."""
 
 _WORDS: Final = 500
 """The most characters of the text of one report."""

@@ -1,7 +1,7 @@
 """The mapping page: each tool beside its skill, each skill beside its tool, and what is changed, hidden or lost.
 
-Callers do not see what the configuration hides or replaces, such as an argument or a description. Their left side shows
-the peer as the bridge offers it to them. Operators see what the peer itself lists.
+A caller does not see what the configuration hides or replaces, such as an argument or a description: the left side
+shows the tool as the bridge offers it. An operator sees the tool as the peer lists it.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _skill_row(skill: Skill, one: PublishedAgent, visit: Visit) -> JsonObject:
 
 
 def _losses(skill: Skill, listed: JsonObject) -> Iterator[str]:
-    """What a client of the skill loses of the tool, as the visitor sees the tool."""
+    """The properties of the tool that a client of the skill does not get, as the visitor sees the tool."""
     if skill.tool.unchecked:
         yield f"not all of its arguments are checked before a call: {skill.tool.unchecked}"
     if skill.tool.output_schema is not None:
@@ -159,7 +159,7 @@ def _tool_row(tool: PublishedTool, skill: JsonObject | None, visit: Visit) -> Js
 
 
 def _losses_of_skill(tool: PublishedTool, skill: JsonObject) -> Iterator[str]:
-    """What a host loses of the skill."""
+    """The properties of the skill that a host does not get."""
     if tool.tool.original is None:
         yield "a skill has no schema: its tool takes a message in words"
     if _has_hidden(skill):

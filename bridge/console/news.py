@@ -1,4 +1,4 @@
-"""The news of a tab: what changes while a page is open. Each tab has one stream.
+"""The news stream of a tab: the changes while its page is open. Each tab has one stream.
 
 It sends numbers of the whole bridge at intervals, and the events of the page's task as they happen.
 """
@@ -24,7 +24,7 @@ from bridge.text.jsonvalues import JsonObject
 from bridge.text.safe_text import with_visible_characters
 
 LOOK_SECONDS: Final = 3.0
-"""The interval at which the numbers are read: no signal tells when a number changes."""
+"""The interval at which the numbers are read: no event reports that a number has changed."""
 
 _HEARTBEAT_LOOKS: Final = 5
 """A heartbeat is sent after this many intervals without a change."""

@@ -55,7 +55,7 @@ WAITING: Final = (TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED)
 """The states in which a task waits for an answer."""
 
 _PAGE: Final = 100
-"""Tasks that are read at once to learn their questions: the most that ListTasks allows."""
+"""The tasks that one request reads to learn their questions: the most that ListTasks allows."""
 
 _BY_NOBODY: Final[frozenset[str]] = frozenset()
 """Nobody may answer a task that no longer waits, or that cannot be read."""
@@ -67,8 +67,8 @@ class AskedQuestions:
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, frozenset[str] | None]] = {}
-        """By task id: since when the task asks, and who may answer it; None means its owner and each operator who may
-        answer for others."""
+        """By task id: when the task asked its question, and who may answer it. None means its owner and each operator
+        who may answer for others."""
 
     def unknown_of(self, since: Mapping[str, int]) -> dict[str, int]:
         """The tasks in `since` that are not known yet. Forgets all tasks that no longer wait."""
@@ -153,7 +153,7 @@ class AgentOperations:
         return max(all_of_them - own, 0)
 
     async def _all_in(self, state: TaskState, asked: AskedQuestions) -> Mapping[str, int]:
-        """All tasks in a state, by id, with since when they ask. Reads the tasks that `asked` does not know."""
+        """All tasks in a state, by id, with the time of their question. Reads the tasks that `asked` does not know."""
         since = await self.agent.engine.waiting_in(state)
         unknown = asked.unknown_of(since)
         token: str | None = None
@@ -212,7 +212,7 @@ class AgentOperations:
         return task
 
     def _audit_reading(self, owner: str, task_id: str) -> None:
-        """Have the audit tell that an operator has read a task of somebody else, or the tasks of all."""
+        """Write into the audit that an operator has read a task of somebody else, or the tasks of all."""
         if (audit := self._bridge.telemetry.audit) is not None:
             audit.recorder.read(self.visitor, self.agent.name, owner, task_id)
 

@@ -1,4 +1,4 @@
-"""The first page: what is served, the peers behind it, whether they are up and why not, and the load."""
+"""The first page: the endpoints, the peers behind them, which peers are up, why others are down, and the load."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ POLICY: Final = "; ".join(
         "trusted-types 'none'",
     ]
 )
-"""No page runs or loads anything from elsewhere, and no script turns text into markup."""
+"""The content security policy: a page loads and runs files of the bridge only, and no script turns text into markup."""
 
 HEADERS: Final[Mapping[str, str]] = {
     "Cache-Control": "no-store",

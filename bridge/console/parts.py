@@ -23,13 +23,13 @@ SOUNDS: Final = frozenset({"audio/wav", "audio/x-wav", "audio/mpeg", "audio/ogg"
 
 _COLUMNS_MOST: Final = 12
 _ROWS_MOST: Final = 200
-"""The page shows this many rows; the file has all rows."""
+"""The most rows of a table on a page. The file has all rows."""
 
 TEXT_MOST: Final = 100_000
 """The most characters of one text on a page. The file has the whole text."""
 
 _STANDARD: Final = str.maketrans("-_", "+/")
-"""From the URL-safe alphabet of base64, which A2A also allows."""
+"""Translates the URL-safe alphabet of base64, which A2A also allows, into the standard alphabet."""
 
 _FILE: Final = "application/octet-stream"
 
@@ -44,7 +44,7 @@ _SHORT: Final = 200
 
 
 def places_in(task: Task) -> Iterator[tuple[str, Part]]:
-    """Yield every part of a task with a name for its place, which stays the same while the task goes on."""
+    """Yield every part of a task with a name for its place. The name stays the same while the task goes on."""
     for number, artifact in enumerate(task.artifacts or ()):
         yield from _places(f"a{number}", artifact.parts)
     for number, message in enumerate(task.history or ()):

@@ -1,4 +1,5 @@
-"""The page of people: principals, issuers and logins, and what each may use. It shows no secret and no hash."""
+"""The page of people: principals, issuers and logins, and the skills and tools that each may use. It shows no secret
+and no hash."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Streams to open tabs: their number, their end, and the rights of their visitors.
 
-A stream is opened with the rights that its visitor has then. It ends as soon as the visitor or the rights change, the
-visitor signs out, or the sign-in expires; this is checked before each message. It also ends if the tab reads nothing,
-so that another tab gets its place.
+A stream begins with the present rights of its visitor. It ends when the visitor or the rights change, the visitor signs
+out, or the sign-in expires; the bridge checks this before each message. It also ends if the tab reads nothing, so that
+another tab gets its place.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ STREAMS_OF_ONE: Final = 100
 """The most open streams of one principal. A further tab shows its page without news, and follows no call."""
 
 STREAMS_MOST: Final = 1000
-"""The most open streams of all principals. It takes ten principals to use all of them."""
+"""The most open streams of all principals. One principal alone cannot use all of them."""
 
 _JUDGE_SECONDS: Final = 15.0
-"""The interval of checks of a visitor: an issuer does not tell when it revokes an introspected token."""
+"""The interval of checks of a visitor: an issuer does not report that it has revoked an introspected token."""
 
 _STALL_SECONDS: Final = 30.0
 """How long one write may wait for a tab that reads nothing."""

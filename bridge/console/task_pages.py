@@ -178,7 +178,7 @@ def call_of(task: Task, agent: ToolsAgent) -> SkillCall | None:
     tools = {skill.id: skill.tool for skill in agent.published}
     try:
         call = call_from_message(first, {}, tools, agent.options.route, agent.skill_set.book)
-    except SlowWork:  # it was understood once, and only a page asks
+    except SlowWork:  # a page does not wait for a slow check
         return None
     return call if isinstance(call, SkillCall) else None
 

@@ -1,8 +1,8 @@
-"""A call to try, of a skill of an agent or of a tool of an MCP server: a form made of its schema, the same call as
-lines for a shell, and the call itself.
+"""Lets a visitor try a skill of an agent or a tool of an MCP server: by a form made from the schema, by the same call
+as lines for a shell, and by the call itself.
 
-Both kinds are a `Target` to the pages. A skill is called as a client of its agent would: the call is a task. A tool is
-called as a host of 2026-07-28 would: the call waits for the result, and shows the progress on the way.
+For the pages both are a `Target`. The bridge calls a skill as a client of its agent does: the call is a task. It calls
+a tool as a host of MCP 2026-07-28 does: the call waits for the result, and shows the progress meanwhile.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _HINTS: Final = {
     "idempotentHint": "may be repeated",
     "openWorldHint": "reaches the world outside",
 }
-"""What the annotations of a tool say, in the words of its server."""
+"""The annotations of a tool in words. The server makes these claims."""
 
 _OwnerT = TypeVar("_OwnerT", PublishedAgent, OfferedServer)
 _OfferT = TypeVar("_OfferT", Skill, PublishedTool)
@@ -74,15 +74,15 @@ class Target(Generic[_OwnerT, _OfferT]):
     id: str
     """The id of the skill, or the name of the tool."""
     line: JsonObject
-    """Its entry in a list: its words, and its page below the console."""
+    """Its entry in a list: its name and description, and the path of its page."""
     schema: JsonObject
     """The schema of its arguments."""
     protocol: str
-    """How a client elsewhere calls it: A2A or MCP."""
+    """The protocol in which a client calls it: A2A or MCP."""
     url_path: str
-    """Where a client elsewhere calls it, below the bridge."""
+    """The path at which a client calls it."""
     curl: Callable[[str, str, JsonObject, str], str | None]
-    """The call as a line of curl, of its URL, its id, the arguments and the option that shows a secret."""
+    """Makes the call as a curl command, from the URL, the id, the arguments and the option that sends the token."""
     calls: str
     """The tool behind the skill, or the skill behind the tool."""
     calls_at: str
@@ -93,7 +93,7 @@ class Target(Generic[_OwnerT, _OfferT]):
     def page(
         self, visit: Visit, values: JsonObject | None = None, example: JsonObject | None = None
     ) -> JsonObject:
-        """Its page. The form holds `values`; without them the lines to copy show the example."""
+        """The page of the target. The form holds `values`; without values the lines to copy show the example."""
         return {
             **self.line,
             "agent": self.owner.name,
@@ -217,7 +217,7 @@ def tool_of(bridge: Bridge, visit: Visit, name: str, tool_name: str) -> ToolTarg
 
 
 def try_list(bridge: Bridge, visit: Visit) -> JsonObject:
-    """The page with all that the visitor may call: the skills of each agent and the tools of each MCP server."""
+    """The page of everything that the visitor may call: the skills of each agent and the tools of each MCP server."""
     paging = Paging.asked("/try", visit.query)
     alone = len(bridge.published) + len(bridge.offered) == 1
     groups: list[JsonValue] = []
@@ -264,7 +264,7 @@ def tool_page(bridge: Bridge, visit: Visit, server: str, tool: str) -> JsonObjec
 
 
 def typed_lines(visit: Visit, target: Target[Any, Any], body: JsonObject) -> JsonObject:
-    """The lines for a shell of what stands in a form, whether it fits the schema or not.
+    """The values of a form as lines for a shell, even if they do not fit the schema.
 
     Raises:
         RefusedError: 400, there are no arguments.
@@ -307,8 +307,8 @@ async def call_tool(
     bridge: Bridge, tabs: TabStreams, visit: Visit, server: str, name: str, body: JsonObject
 ) -> ASGIApp:
     """Call a tool and wait for its result. With `live` in the form, the answer is a stream that shows the tool's
-    progress, too. A tool that asks gives its questions as forms; the page calls the tool again with the answers, and
-    with the `state` and the schemas that came with the questions.
+    progress, too. A tool that asks questions returns them as forms. The page then calls the tool again with the
+    answers, and with the `state` and the schemas that came with the questions.
 
     Raises:
         RefusedError: 404, there is no such tool for the visitor; 400, the call is refused; 503, the audit cannot be
@@ -332,7 +332,7 @@ def _report_to_nobody(
 
 @dataclass(frozen=True)
 class _GivenAnswers:
-    """The answers to what a tool asked, if it did."""
+    """The answers to the questions of a tool, if it has asked."""
 
     responses: JsonObject | None = None
     state: str | None = None
@@ -342,9 +342,9 @@ def _answers_in(body: JsonObject) -> _GivenAnswers:
     """The answers in a form.
 
     Raises:
-        RefusedError: 400, there is no state with them.
-        WrongValuesError: they do not fit the schemas of the questions. The page sends the schemas back: a page that
-            changes them escapes this check alone, since the agent checks the answers again.
+        RefusedError: 400, the answers come without a state.
+        WrongValuesError: the answers do not fit the schemas of the questions. The page sends the schemas back. A page
+            that changes them evades this check only: the agent checks the answers again.
     """
     answers, state, asked = body.get("answers"), body.get("state"), body.get("asked")
     if not isinstance(answers, dict):

@@ -51,10 +51,10 @@ _ANY_ANSWER: Final = (b"accept", b"*/*")
 """The Accept header that the library adds if the protocol has none."""
 
 _SHORT_BYTES: Final = 64 * 1024
-"""The longest response with status 401 or 403 after which the client sends the request again with new credentials."""
+"""The longest body of a 401 or 403 after which the client sends the request again with new credentials."""
 
 _LACKED_MOST: Final = 50
-"""The most scopes that are read from a challenge. Real challenges name a few."""
+"""The most scopes that are read from a challenge. Real challenges name few scopes."""
 
 _SCOPE: Final = re.compile(r"[!#-\[\]-~]{1,200}")
 """A scope (RFC 6749 section 3.3), of a length that fits a message."""

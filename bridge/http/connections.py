@@ -1,4 +1,4 @@
-"""The open connections of a server, what each waits for, and which connection is closed when there are too many.
+"""Knows the open connections of a server and what each waits for, and closes one when there are too many.
 
 A connection is *new* until its first head is complete. From then on it is *kept*, and idle between two requests. New
 and kept connections have separate slots. So peers that never send a head take no slot from other peers, and peers that
@@ -34,14 +34,13 @@ _LOG_SECONDS: Final = 60.0
 """The pause between two log lines of the same kind."""
 
 _ELSEWHERE: Final = 4
-"""One descriptor in `_ELSEWHERE` is reserved for tool servers, agents and stores."""
+"""A quarter of the descriptors is reserved for tool servers, agents and stores."""
 
 _HEADS_OF: Final = 8
-"""One slot in `_HEADS_OF` is for new connections, if there are few descriptors."""
+"""If there are few descriptors, an eighth of the slots is for new connections."""
 
 _ROOM_OF: Final = 8
-"""When bodies exceed their bound, 1 / `_ROOM_OF` of the bound is freed at once, so that not every piece needs a
-search."""
+"""When bodies exceed their bound, an eighth of the bound is freed at once, so that not every piece needs a search."""
 
 
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -65,7 +64,8 @@ class HttpServerLimits:
 
 
 class Connection(Protocol):
-    """What `Connections` calls on a connection. Each call may close it; `Connections.left` is called afterwards."""
+    """A connection, as `Connections` uses it. Each call may close the connection, which then calls
+    `Connections.left`."""
 
     kept: bool
     """Whether the connection has one of the slots that `most` counts. Only `Connections` uses this."""

@@ -126,7 +126,7 @@ def refusing_private(words: str) -> AddressJudge:
 
 
 def allowing_private(*, on_command_line: bool) -> str:
-    """A hint how to allow a private address for a peer, on the command line or in a file."""
+    """A hint that says how to allow a private address for a peer, on the command line or in a file."""
     return "add --allow-private" if on_command_line else "set `allow_private = true` for it"
 
 

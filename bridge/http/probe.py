@@ -1,4 +1,4 @@
-"""Completes a URL without a scheme, and finds out what is at a URL where a command did not find the wanted peer.
+"""Completes a URL without a scheme, and finds out what is at a URL that is not the wanted peer.
 
 If a command finds no agent or no tool server at a URL, this module says what is there, and which command to use. It
 probes only after a failure, and sends no credentials.
@@ -62,7 +62,7 @@ class _Prober:
 
 
 class WantedKind(StrEnum):
-    """The kind of peer that was wanted."""
+    """The kind of peer that the command needs."""
 
     AGENT = "agent"
     SERVER = "server"

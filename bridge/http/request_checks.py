@@ -55,20 +55,20 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FaceAddress:
-    """The addresses of an endpoint: the hosts under which it may be called, and the address that it publishes."""
+    """The addresses of an endpoint: the host names by which clients may call it, and the address that it publishes."""
 
     public_url: str | None = None
     """The published address, without a trailing slash. None takes the address from each request."""
     hosts: frozenset[str] = frozenset()
     """The allowed host names, besides `localhost` and any IP address."""
     hosts_by: str = "--allow-host {}"
-    """How the operator allows a host name, with `{}` in place of the name."""
+    """The option with which the operator allows a host name. `{}` stands for the name."""
 
     def require_own(self, headers: Mapping[str, str]) -> None:
         """Refuse a request that a web page of another origin could have sent.
 
         Raises:
-            RefusedError: 421, the Host is not this bridge; 403, the Origin is another one; 400, see `require_once`.
+            RefusedError: 421, the Host is not this bridge; 403, the Origin is not this bridge; 400, see `require_once`.
         """
         require_once(headers)
         host = headers.get("host", "")
@@ -146,9 +146,9 @@ class TrustedProxies:
             return None
 
     def address_of(self, scope: AsgiScope) -> str:
-        """The address that a request comes from: that of the connection, or, if a trusted proxy has it, the last
-        address in `X-Forwarded-For` that no trusted proxy has. Each proxy appends the address that called it; the
-        caller may have written the entries before."""
+        """The address that a request comes from. It is the address of the connection, unless that is a trusted proxy:
+        then it is the last address in `X-Forwarded-For` that is not a trusted proxy. Each proxy appends the address
+        that called it; the caller may have written the earlier entries."""
         address = _client_of(scope)
         values = [value.decode("latin-1") for key, value in scope["headers"] if key == b"x-forwarded-for"]
         hops = ",".join(values).split(",") if values else []
@@ -204,7 +204,7 @@ def require_once(headers: Mapping[str, str]) -> None:
     """Refuse a request that sends a header twice if the header decides about admission.
 
     Raises:
-        RefusedError: 400, a header comes twice, and a proxy might have judged the other one.
+        RefusedError: 400, a header comes twice, and a proxy may have checked the other value.
     """
     names = headers.keys()  # Starlette gives a name for each line, in lower case as in ASGI
     if len({*names}) < len(names) and (twice := [name for name in _ONLY_ONCE if [*names].count(name) > 1]):

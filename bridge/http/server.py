@@ -102,8 +102,8 @@ class _RequestRefusedError(Exception):
 
 
 class _AnswerWrites:
-    """The transport of one answer. Its head goes out together with what follows in the same turn of the loop, so that
-    a short answer is one segment and one system call."""
+    """The transport of one answer. It sends the head together with the bytes that follow in the same turn of the loop,
+    so that a short answer is one segment and one system call."""
 
     __slots__ = (
         "_has_begun",
@@ -128,7 +128,7 @@ class _AnswerWrites:
             self._transport.write(data)
 
     def close(self) -> None:
-        """Close the connection behind what was written."""
+        """Close the connection after the written bytes."""
         self._flush()
         self._transport.close()
 
@@ -213,8 +213,8 @@ class BoundedProtocol(HttpToolsProtocol):
         return not self.transport.get_write_buffer_size()
 
     def head_is_late(self) -> None:
-        """Close the connection, with a refusal if a part of the head has come. A client may connect early without
-        being refused."""
+        """Close the connection, with a refusal if a part of the head has come. A client that has sent nothing gets no
+        refusal."""
         self._refuse(RequestRefusal.SLOW_HEAD, silently=not self._head_bytes)
 
     def check_body(self) -> None:

@@ -83,7 +83,8 @@ class SseReader:
         self._grow(rest)
 
     def rest(self) -> SseEvent | None:
-        """The event that the stream ended without a blank line; None if there is no such event or it is too large."""
+        """The last event of a stream that ended without a blank line; None if there is no such event or it is too
+        large."""
         if self._line and self._tail is None:
             self._end_line()
         event = None if self._tail is not None else self._event()
