@@ -16,7 +16,7 @@ an async task, so that it may start other tasks."""
 
 
 class StoreContents(Protocol):
-    """All that a store keeps, while nothing else uses the store."""
+    """The whole content of a store, while nothing else uses the store."""
 
     async def count(self) -> int:
         """The number of tasks."""
@@ -31,7 +31,7 @@ class StoreContents(Protocol):
         replicas drops the ages and answers of messages.
 
         Raises:
-            StoreError: the store cannot keep them. The caller must then leave the block of the contents.
+            StoreError: the store cannot keep them. The caller must then leave the context of the contents.
         """
         ...
 
@@ -104,9 +104,10 @@ class Store(AbstractAsyncContextManager["Store"], Protocol):
         ...
 
     def contents(self, *, create: bool) -> AbstractAsyncContextManager[StoreContents]:
-        """All that the store keeps, for a block in which nothing else uses the store. Do not enter the store itself.
+        """The whole content of the store, for a context in which nothing else uses the store. Do not enter the store
+        itself.
 
-        When the block ends, the store keeps all added tasks, or none if the block ends with an exception. `create`
+        When the context ends, the store keeps all added tasks, or none if the context ends with an exception. `create`
         makes a missing store, and updates its tables to this release. Without `create` nothing changes.
 
         Raises:

@@ -230,7 +230,7 @@ class MemoryStore:
 
     @asynccontextmanager
     async def contents(self, *, create: bool) -> AsyncIterator[MemoryContents]:  # noqa: ARG002 - it always exists
-        """All that the store keeps; see `Store.contents`."""
+        """The whole content of the store; see `Store.contents`."""
         before = set(self._tasks)
         try:
             yield MemoryContents(self)

@@ -1,7 +1,7 @@
-"""Copies all that one store keeps to another store, and compares both. `contract.py` defines what a store keeps.
+"""Copies the whole content of one store to another store, and compares both. `contract.py` defines the content.
 
-The comparison comes before the block of the target ends, so the target keeps all tasks or none. After a failed move the
-user starts again, and a repeated move finds that the first one was complete.
+The comparison comes before the context of the target ends, so the target keeps all tasks or none. After a failed move
+the user starts again, and a repeated move finds that the first one was complete.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Moved:
 
     tasks: int
     unfinished: int
-    """The unfinished ones among `tasks`."""
+    """The number of unfinished tasks among `tasks`."""
     is_repeat: bool = False
     """Whether the target had the same tasks before the move."""
 
@@ -92,6 +92,6 @@ async def _compared(
 
 
 def _without_replica_fields(whole: WholeTask) -> WholeTask:
-    """A task with only what every store keeps: stores without replicas drop ages and answers of messages."""
+    """A task with only the fields that every store keeps: stores without replicas drop ages and answers of messages."""
     messages = (replace(message, age_ms=None, answer=None) for message in whole.messages)
     return replace(whole, messages=tuple(messages))

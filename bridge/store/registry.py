@@ -17,7 +17,7 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True)
 class ReplicaEntry:
-    """What a replica publishes about itself."""
+    """The data that a replica publishes about itself."""
 
     address: str | None
     """The address at which other replicas reach it; None if none is configured."""

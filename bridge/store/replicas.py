@@ -10,7 +10,7 @@ a name that is never used again. An unfinished task either has a *holder*, the e
   was submitted before the refusal was reported is refused too.
 - A replica that is dead, or silent for a lease, is *fenced*: its epoch is marked as gone, and the store accepts nothing
   more from that epoch. Another replica adopts its tasks in the same step.
-- A fenced replica drops what it has in memory and continues under a new epoch. Its engine is notified before anything
+- A fenced replica drops its tasks from memory and continues under a new epoch. Its engine is notified before anything
   is stored under the new epoch.
 - A *session* with a peer belongs to one replica at a time, its owner, which claims the session by name.
 - After a replica learns that a change is stored, all replicas can read the change.
@@ -59,7 +59,7 @@ OnForeignEvents = Callable[[tuple[ForeignEvent, ...]], None]
 
 
 class ReplicaEngine(Protocol):
-    """What a replica's engine does for the other replicas."""
+    """The work that a replica's engine does for the other replicas."""
 
     async def answer(self, command: bytes) -> bytes:
         """Execute another replica's command on a task that this replica holds, and return the reply.

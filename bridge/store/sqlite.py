@@ -142,7 +142,7 @@ class SQLiteStore:
 
     @asynccontextmanager
     async def contents(self, *, create: bool) -> AsyncIterator[SQLiteContents]:
-        """All that the store keeps; see `Store.contents`."""
+        """The whole content of the store; see `Store.contents`."""
         with ExitStack() as stack:
             with self._as_usage_errors():
                 if create:

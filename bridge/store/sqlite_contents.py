@@ -1,4 +1,4 @@
-"""All that a SQLite store keeps, for a file that no bridge has open. See `StoreContents`.
+"""The whole content of a SQLite store, for a file that no bridge has open. See `StoreContents`.
 
 This module reads and writes pages of whole tasks in one long transaction; each step runs in a thread. `sqlite.py` opens
 and locks the file.

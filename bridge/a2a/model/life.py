@@ -63,7 +63,7 @@ NEXT: Final[Mapping[TaskState, frozenset[TaskState]]] = {
     _S.CANCELED: frozenset(),
     _S.REJECTED: frozenset(),
 }
-"""Which states may follow a state. A state may follow itself while the task lives: that is progress."""
+"""Which states may follow a state. A state may follow itself while the task lives: such an event is progress."""
 
 
 class IllegalTransitionError(Exception):

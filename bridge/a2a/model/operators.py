@@ -2,7 +2,7 @@
 
 Without the extension, an operator is a client like any other. With it, each task names its owner. Contents are the
 parts, and metadata that the bridge did not write. If contents are withheld, a mark replaces each part, so that an
-operator sees that there is a part.
+operator sees that the part exists.
 """
 
 from __future__ import annotations

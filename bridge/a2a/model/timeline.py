@@ -1,4 +1,4 @@
-"""The timeline of a task: what happened to it, when, by whom, and at which peer. Pure.
+"""The timeline of a task: its events, each with its time, its cause and its peer. Pure.
 
 A task of A2A has only the time of its last status. The bridge stores *moments* with its own tasks, and shows them in
 the metadata of a task to clients that activate the extension. The timeline of any other task is derived from its
@@ -23,7 +23,7 @@ MOMENTS: Final = f"{TIMELINE_URI}/moments"
 
 
 class MomentKind(StrEnum):
-    """What happened."""
+    """The kind of an event."""
 
     RECEIVED = "received"
     """The message that made the task came."""
@@ -32,7 +32,7 @@ class MomentKind(StrEnum):
     STATE = "state"
     """The task got another state. A question is the state `input_required`."""
     MESSAGE = "message"
-    """A message to the task came: an answer, or more to say."""
+    """A message to the task came: an answer, or further input."""
     SAID = "said"
     """The agent said something. This kind occurs only in a timeline that is derived from the history."""
     CANCEL = "cancel"

@@ -1,4 +1,4 @@
-"""Admission to one agent: who may call, for how long, and how many streams at once.
+"""Admits requests to one agent, checks their callers again, and limits the number of streams.
 
 A `RequestAdmission` stands for one request, from its arrival to the end of its answer. The request is admitted before
 its body is read, and again after each wait, since the configured callers can change in between. A stream takes a slot
@@ -35,7 +35,7 @@ class AdmissionControl:
     def __init__(
         self, access: Access, address: FaceAddress, face: str, streams_most: int, hops: Hops = UNHEARD
     ) -> None:
-        """`face` is the agent's name, which the rules of principals refer to."""
+        """`face` is the agent's name in the rules of principals."""
         self.hops = hops
         self.access = access
         self.address = address

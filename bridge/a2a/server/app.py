@@ -108,7 +108,7 @@ _REFUSALS: Final[Mapping[int, ErrorKind]] = {
 
 @dataclass(frozen=True, slots=True)
 class AgentLimits:
-    """Bounds on requests and streams, and on what is kept of the card."""
+    """The bounds on requests, on streams, and on the cards that are cached."""
 
     requests: RequestSettings
     streams: StreamSettings
@@ -132,7 +132,7 @@ class AgentServer:
         *,
         shows_operators_contents: bool = False,
     ) -> None:
-        """`name` is the agent's name among the faces of the bridge, which the rules of principals refer to. `signing`
+        """`name` is the agent's name among the endpoints of the bridge. The rules of principals refer to it. `signing`
         signs its cards; without it, cards are not signed.
 
         `shows_operators_contents` says that operators see the contents of the tasks of others.
@@ -219,7 +219,7 @@ class AgentServer:
     def _card(self, request: _Request, base_path: str) -> Response:
         try:
             self._address.require_own(request.headers)
-            request.visit.hop = None  # it asks for no operation, and is never refused because of its sender
+            request.visit.hop = None  # a card is no operation, and anyone may read it
             if request.verb not in ("GET", "HEAD"):
                 raise A2AError(
                     METHOD_NOT_ALLOWED, "The card is read with GET", headers={"Allow": "GET, HEAD"}
@@ -327,7 +327,7 @@ class AgentServer:
         )
 
     async def _is_named(self, params: JsonValue, caller: CallContext) -> bool:
-        """Whether a request is for a task whose id its client made."""
+        """Whether a request is for a task whose id its client has made."""
         task_id = params.get("id") if isinstance(params, dict) else None
         return isinstance(task_id, str) and await self._service.is_named(task_id, caller)
 
@@ -346,10 +346,10 @@ class AgentServer:
         params: JsonValue,
         caller: CallContext,
     ) -> bytes | _Events:
-        """Perform an operation, once the whole request was read and its caller is admitted again.
+        """Perform an operation after the whole request was read and its caller was admitted again.
 
-        An operation that may start work passes the audit's gate before the start. Any other operation passes it first,
-        and so does a refusal or a repeat before it is answered.
+        An operation that may start work passes the audit's gate before the work starts. Any other operation passes the
+        gate at once. A refusal or a repeated message passes the gate before its answer.
         """
         trace.take_from(*_metadata_in(params))
         request.visit.perform(operation.name)
@@ -478,7 +478,7 @@ def _metadata_in(params: JsonValue) -> Iterator[JsonObject]:
 
 
 def _tell_of_answer(value: Model, hop: Hop) -> None:
-    """Tell a hop which task an answer is about, and its state."""
+    """Write the task of an answer, and the state of the task, into a hop."""
     task = value.task if isinstance(value, SendMessageResponse) else value
     if isinstance(task, Task):
         hop.task_id, hop.context_id, hop.state = task.id, task.context_id or "", task.status.state.word

@@ -25,11 +25,11 @@ from bridge.settings import StreamSettings
 logger = logging.getLogger(__name__)
 
 _WRITE_BYTES: Final = 65_536
-"""Events that are at hand together are written together, up to this size: the buffer above which a server waits for the
-reader."""
+"""Available events are written together, up to this size. Above it, the server's buffer is full and the server waits
+for the reader."""
 
 _EARLY_SECONDS: Final = 0.05
-"""How much too early a heartbeat may come, so that one turn of the event loop serves several streams."""
+"""How early a heartbeat may come, so that one turn of the event loop serves several streams."""
 
 
 class StreamTimers:
@@ -91,7 +91,7 @@ class EventStream:
         self.stream.wake()
 
     def stall(self) -> None:
-        """Give the stream up, because its reader read nothing in time."""
+        """Close the stream, because its reader read nothing in time."""
         self._scope.cancel()
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
@@ -141,7 +141,7 @@ class EventStream:
         return self._ends_at != math.inf and anyio.current_time() >= self._ends_at
 
     async def _is_idle(self) -> bool:
-        """Wait until something changes. Returns whether nothing did until a heartbeat was due."""
+        """Wait for a change. Returns whether a heartbeat is due because nothing has changed."""
         self._is_beat_due = False
         self._timers.idle.add(self)
         try:
@@ -151,7 +151,8 @@ class EventStream:
         return self._is_beat_due
 
     def _frames(self, seen: WatchedEvent | None) -> tuple[bytes, bool]:
-        """The frames of an event and of those at hand after it, and whether they are the last ones of the stream."""
+        """The frames of an event and of the available events after it, and whether they are the last frames of the
+        stream."""
         frames, size, last = [], 0, False
         while seen is not None and not last:
             for text in self._writer.write(seen.text, last=seen.last):

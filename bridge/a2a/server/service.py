@@ -125,7 +125,7 @@ class Service:
         """`tasks` are the operations of the engine with the layers around it; None is the engine alone."""
         self._engine = engine
         self.tasks: TaskOperations = engine if tasks is None else tasks
-        """May be replaced at any time. Operations that are in progress keep the layers that they began with."""
+        """May be replaced at any time. Running operations keep the layers with which they began."""
         self._gate = gate
         self._max_parts = max_parts
 

@@ -1,6 +1,7 @@
-"""The cards of an agent with their signatures, which are kept, so that no card is signed twice.
+"""Caches the signed cards of an agent, so that no card is signed twice.
 
-A signature is kept by what it signs, and not by who asked: whoever is shown the same card gets the same signatures.
+A signature is cached by the content of its card, not by the caller: callers that get the same card get the same
+signatures.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from bridge.text.jsonvalues import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class CardSigner:
-    """What signs cards."""
+    """Signs cards."""
 
     mark: tuple[str, ...]
-    """The keys and forms, in words. Signers with the same mark sign alike."""
+    """The keys and forms as text. Signers with the same mark make the same kind of signatures."""
     public_keys: Sequence[JsonObject]
     """The public keys as JWKs."""
     signatures: Callable[[JsonObject], tuple[AgentCardSignature, ...]]
@@ -28,7 +29,7 @@ class CardSigner:
 
 
 class CardSigning:
-    """What signs the cards of a bridge now."""
+    """Holds the present signer of a bridge's cards."""
 
     def __init__(self) -> None:
         self.signer: CardSigner | None = None
@@ -46,7 +47,7 @@ class CardSigning:
 
 @dataclass(frozen=True, slots=True)
 class ShownCard:
-    """A card as it is sent, and what it was built from."""
+    """A card as it is sent, and the values that it was built from."""
 
     own: AgentCard
     declared: DeclaredAccess
@@ -60,18 +61,18 @@ class SignedCards:
     """The cards of one agent."""
 
     def __init__(self, signing: CardSigning, most: int) -> None:
-        """`most` cards keep their signatures. An agent has one card for each address and, where callers are told apart,
-        for each set of skills that someone may use."""
+        """`most` is the number of cached cards. An agent has one card for each address and, if callers are
+        distinguished, for each set of skills that a caller may use."""
         self._signing = signing
         self._kept = BoundedMap[tuple[tuple[str, ...], bytes], tuple[AgentCardSignature, ...]](most)
 
     @property
     def mark(self) -> tuple[str, ...]:
-        """The mark of what signs them now; empty if nothing does."""
+        """The mark of the present signer; empty without a signer."""
         return self._signing.mark
 
     def signed(self, card: AgentCard) -> AgentCard:
-        """The card with its signatures; the card itself if nothing signs it."""
+        """The card with its signatures; the card itself without a signer."""
         signer = self._signing.signer
         if signer is None:
             return card
@@ -83,10 +84,10 @@ class SignedCards:
         return card.changed(signatures=signatures or None)
 
     def shown_card(self, own: AgentCard, declared: DeclaredAccess, card: AgentCard) -> ShownCard:
-        """The card as it is sent, signed, with what it was built from.
+        """The signed card as it is sent, with the values that it was built from.
 
-        Replicas and restarts give one card different signatures. So the tag of a signed card is a weak one, which
-        stands for the card and its signer.
+        Replicas and restarts give one card different signatures. So the ETag of a signed card is weak, and identifies
+        the card and its signer.
         """
         signed, mark = self.signed(card), self.mark
         tagged = b"\n".join([card.to_json(), *map(str.encode, mark)])

@@ -3,8 +3,8 @@
 The strict form follows the specification: absent fields and defaults are left out, required and `optional` fields are
 kept, and the rest is RFC 8785. The form of both SDKs leaves out all empty fields, even required fields. So it does not
 cover a requirement without scopes, or a scheme without settings. Neither form covers fields that A2A 1.0 does not have,
-such as the fields of 0.3 on a merged card. A signer without knowledge of protocol buffers keeps such fields in the
-strict form, and adds no absent fields: this is the `literal` reading.
+such as the fields of 0.3 on a merged card. A signer that does not know protocol buffers keeps such fields in the strict
+form, and adds no absent fields. This is the `literal` reading.
 
 A number in `params` is a double, as in protocol buffers.
 
@@ -32,7 +32,7 @@ _EXACT: Final = 2**53 - 1
 
 
 class CardForm(StrEnum):
-    """What a signature covers."""
+    """The part of a card that a signature covers."""
 
     STRICT = "strict"
     """The form of section 8.4."""
@@ -49,7 +49,7 @@ class _Field:
     """A field of a message."""
 
     kind: Literal["value", "message", "messages", "map", "open"]
-    """A value or several texts; a message; several messages; a map of messages; any JSON."""
+    """`value` is a value or several texts; `open` is any JSON."""
     of: str = ""
     """The name of the message."""
     default: JsonValue = None
@@ -216,7 +216,7 @@ def outside(card: JsonObject, inside: JsonObject) -> Iterator[str]:
 
 
 def _message(value: JsonObject, fields: Mapping[str, _Field], *, literal: bool) -> JsonObject:
-    """A message without fields that are absent or equal to absent."""
+    """A message without its absent fields, and without fields whose value means absent."""
     made: JsonObject = {
         name: item for name, item in value.items() if literal and name not in fields and item is not None
     }

@@ -50,7 +50,7 @@ _READINGS: Final = {
     CardForm.STRICT: ((CardForm.STRICT, False), (CardForm.STRICT, True)),
     CardForm.SDK: ((CardForm.STRICT, False), (CardForm.STRICT, True), (CardForm.SDK, False)),
 }
-"""The readings that a reader of each form tries, each with whether it is literal. The reading that covers most comes
+"""The readings that a reader of each form tries: a form, and whether it is literal. The reading that covers most is
 first."""
 
 

@@ -96,11 +96,11 @@ class Dialect(ABC):
     extensions_header: ClassVar[str]
     """The header that activates extensions, and that repeats the active ones."""
     clients_name_tasks: ClassVar[bool] = False
-    """Whether clients make the ids of tasks. An id in a request is then a name that only this client uses, and a
-    message to an unknown name makes a task."""
+    """Whether clients make the ids of tasks. Then an id in a request is a name that only its client uses, and a message
+    to an unknown name creates a task."""
     streams_begin_late: ClassVar[bool] = False
-    """Whether clients open a stream only after its task was made. Then an ended task also has a stream, of one event,
-    and a task shows its progress."""
+    """Whether clients open a stream only after they have created its task. Then an ended task has a stream, too, with
+    one event, and a task shows its progress."""
     says_version: ClassVar[bool] = True
     """Whether clients name the version in a header."""
     is_added: ClassVar[bool] = False

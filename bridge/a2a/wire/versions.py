@@ -36,8 +36,8 @@ HEADER: Final = "A2A-Version"
 _ASSUMED: Final = "0.3"
 _FIRST: Final = "0.1"
 _ASSUMED_ELSE: Final = {JSONRPC: _FIRST, HTTP_JSON: "hermes"}
-"""The version of a request that names no version, if 0.3 lacks its method or path, or if its task was named by a
-client. Clients of these versions never name the version."""
+"""The version of a request that names no version, if 0.3 lacks its method or path, or if a client has named its task.
+Clients of these versions never name the version."""
 _VERSION: Final = re.compile(r"(\d+\.\d+)(\.\d+)?")
 _TOLD: Final[Mapping[int, str]] = {
     INVALID_PARAMS.jsonrpc_code: _ASSUMED,
@@ -55,7 +55,7 @@ class Versions:
     def __init__(
         self, dialects: Sequence[Dialect], *, merges_cards: bool = True, is_told: bool = False
     ) -> None:
-        """`merges_cards` adds the fields of every version to a card. With `is_told`, an agent is spoken to in these
+        """`merges_cards` adds the fields of every version to a card. With `is_told`, the bridge calls an agent in these
         dialects, whatever its card says."""
         self.current = dialects[0]
         """The dialect for answers to requests without a valid version, such as an error about versions."""
@@ -226,7 +226,7 @@ class Versions:
 
     @property
     def asking(self) -> Versions:
-        """The dialect in which an agent is asked for its version, whatever version its card may have."""
+        """The dialect of the request that asks an agent for its version, whatever version its card may have."""
         return Versions([self._spoken[_ASSUMED, JSONRPC]], is_told=True)
 
     @property

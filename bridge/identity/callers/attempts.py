@@ -1,4 +1,4 @@
-"""Limits how often something may be tried in a while: guesses of secrets, and logins that nobody completes.
+"""Limits the number of attempts in a period: guesses of secrets, and logins that nobody completes.
 
 Each process counts for itself. Time is an argument, in seconds since any fixed moment.
 """

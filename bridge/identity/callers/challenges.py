@@ -14,8 +14,8 @@ REALM: Final = "mcp-a2a"
 def token_challenge(
     *, error: str | None = None, scopes: Iterable[str] = (), metadata_url: str | None = None
 ) -> str:
-    """The challenge for a bearer token. A token needs `scopes`, and the document at `metadata_url` names the issuers
-    that give such tokens. A request without a token gets no error (RFC 6750 section 3.1)."""
+    """The challenge for a bearer token. The token needs `scopes`. The document at `metadata_url` names the issuers that
+    give such tokens. A request without a token gets no error (RFC 6750 section 3.1)."""
     given = {"realm": REALM, "error": error, "scope": " ".join(scopes), "resource_metadata": metadata_url}
     return "Bearer " + ", ".join(f'{name}="{value}"' for name, value in given.items() if value)
 

@@ -46,7 +46,7 @@ class UnansweredTokenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Remembered:
-    """What the issuer said about a token."""
+    """The issuer's last answer about a token."""
 
     claims: Mapping[str, Any] | None
     """None if the token is not active."""
@@ -65,7 +65,7 @@ class TokenQuestions:
         limits: IssuerSettings,
         withheld: Container[bytes] = (),
     ) -> None:
-        """`source` knows the metadata of the issuer, and which addresses the bridge may connect to. `withheld` are the
+        """`source` has the metadata of the issuer, and the rules for the addresses of connections. `withheld` are the
         digests of secrets that the issuer must not see."""
         self.issuer = issuer
         self._source = source
@@ -138,7 +138,7 @@ class TokenQuestions:
         return known
 
     async def _said_of(self, token: str) -> object:
-        """What the issuer answers about a token.
+        """The issuer's answer about a token.
 
         Raises:
             DocumentError: the issuer cannot be asked.

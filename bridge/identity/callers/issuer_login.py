@@ -1,8 +1,8 @@
 """Identifies the person in a browser: the OpenID Connect code flow at the issuer of the caller's tokens.
 
 The ID token names the person in the browser, and nothing is stored. The ID token grants no rights: the access token
-beside it does, if the login asks for scopes or a resource. PKCE is always sent but, unlike at servers that the bridge
-logs in to, not required: if the issuer ignores PKCE, the nonce in the ID token exposes a stolen code.
+beside it does, if the login asks for scopes or a resource. The bridge always sends PKCE. It does not require that the
+issuer checks PKCE, as it does for logins at peers: the nonce in the ID token exposes a stolen code, too.
 
 Spec: OpenID Connect Core 1.0 sections 3.1.2.1 and 3.1.3.7; RFC 7636 (PKCE); RFC 8707 (`resource`); RFC 9207 (`iss`);
 RFC 9700 section 2.1.1.

@@ -35,8 +35,8 @@ from bridge.identity.tokens.caller_token import CallerToken
 from bridge.settings import IssuerSettings
 
 _ONE_TOKEN: Final = re.compile(r"[^\s,]+")
-"""A value that may be sent to an issuer. A proxy that joins two Authorization headers puts a comma and a space between
-them, and one of them may hold a configured secret."""
+"""A value that may be sent to an issuer: one token. A proxy may join two Authorization headers with a comma and a
+space, and one of the two may hold a configured secret."""
 
 
 _JWT: Final = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
@@ -113,7 +113,7 @@ class IssuerVerifier:
         return replace(principal, token=shown)
 
     async def _asked(self, token: str, face: str) -> Principal:
-        """The principal of an opaque token, which the issuer is asked about.
+        """The principal of an opaque token. The issuer is asked about the token.
 
         Raises:
             NoKeysError, UnansweredTokenError: the issuer cannot be asked.

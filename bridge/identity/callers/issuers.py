@@ -61,7 +61,7 @@ class Issuer:
     principal_claim: str
     """The claim that identifies a principal of this issuer."""
     scopes: tuple[ScopeRule, ...] = ()
-    """What each scope opens, in the order of the file; empty if every token opens everything."""
+    """The skills and tools that each scope opens, in the order of the file; empty if every token opens everything."""
     client: IntrospectionClient | None = None
     """The client that introspects opaque tokens; None refuses opaque tokens."""
     audiences: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Issuer:
 
     @property
     def identity(self) -> str:
-        """What the identity of the principals rests on. If the issuer or the claim changes, the same principal name
+        """The issuer and the claim that identify the principals. If one of the two changes, the same principal name
         means somebody else."""
         return f"{self.principal_claim} of {self.place.issuer}"
 

@@ -1,4 +1,4 @@
-"""The keys of an issuer, or of the signer of an agent's card: where they are, when to fetch them, and which to keep.
+"""Finds, fetches and keeps the keys of an issuer, or of the signer of an agent's card.
 
 The last good key set stays until a fetch brings a new set. One fetch runs at a time, and other requests wait for its
 result. A token that no known key has signed starts a fetch. Such fetches are throttled: a flood of such tokens must not
@@ -96,8 +96,8 @@ class KeySource:
         return self._known()
 
     async def verified(self, verify: Callable[[Sequence[IssuerKey]], _Verified]) -> _Verified:
-        """What `verify` returns for the keys. If none of the keys has signed, the keys are fetched again, unless that
-        is too soon: the token may name a new key, or reuse the id of an old key, or name no key.
+        """The result of `verify` for the keys. If none of the keys has signed the token, the keys are fetched again,
+        unless the last fetch was too recent: the token may name a new key, reuse the id of an old key, or name no key.
 
         Raises:
             NoKeysError: no key set was ever fetched.
@@ -189,7 +189,7 @@ class KeySource:
         return url
 
     async def _found_metadata(self) -> IssuerMetadata:
-        """Fetch the metadata from the first well-known URL that has it. At the others a site may answer with a web
+        """Fetch the metadata from the first well-known URL that has it. At the other URLs a site may answer with a web
         page, a redirect or an error."""
         faults: list[DocumentError] = []
         for url in metadata_urls(self._place.issuer):
@@ -212,7 +212,7 @@ class KeySource:
         return await fetched_json(self._http, request, limits, self.guard(url))
 
     def guard(self, url: str) -> AddressGuard | None:
-        """What checks the addresses of connections to a URL; None if any address is allowed.
+        """The guard for the addresses of connections to a URL; None if any address is allowed.
 
         Raises:
             DocumentError: metadata leads to a private host name.

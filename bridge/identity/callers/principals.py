@@ -39,7 +39,7 @@ ISSUER_MARK: Final = ":"
 """Separates the name of an issuer from the subject of its token. No configured principal has it in its name."""
 
 _NAMED_MOST: Final = 5
-"""The most skills that one line names."""
+"""The most skills that one message names."""
 
 ScopeRule = tuple[str, tuple[str, ...]]
 """A scope of an issuer, and the globs of the skills and tools that it opens."""
@@ -110,7 +110,7 @@ class Principal:
         return None if self.may_use(skill) else self.scope_for(skill)
 
     def held_scopes(self) -> list[str]:
-        """The scopes that the principal seems to have: it may use everything that the scope opens at this agent or
+        """The scopes that the principal seems to have: the scopes of which it may use every skill at this agent or
         server."""
         skills = frozenset(self.skills)
         return [scope for scope, globs in self.scopes if globs and skills.issuperset(globs)]

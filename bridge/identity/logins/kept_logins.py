@@ -33,8 +33,8 @@ DECLINED: Final = "the person declined to log in"
 """The reason in `Login.lost` after the person declined."""
 
 REFUSED_LOGINS_MOST: Final = 2
-"""How many refused logins a call retries with another login, so that a peer that refuses every login does not ask
-forever."""
+"""How many times one call asks for another login after the peer has refused one. A peer that refuses every login must
+not ask forever."""
 
 LoginClientAuth = Literal["none", "basic", "post"]
 
@@ -79,10 +79,10 @@ class Login:
     """Whether the operator allowed private addresses for the login. This counts only for a peer that is not in the
     file."""
     renewing_since: float | None = None
-    """When a refresh began whose answer is not written yet. A process that holds the lock and finds this knows that
+    """When a refresh began whose answer is not stored yet. A process that finds this while it holds the lock knows that
     another process crashed."""
     lost: str = ""
-    """Why it cannot be used or renewed any more; empty while it can."""
+    """Why the login cannot be used or renewed any more; empty while it can."""
     refresh_url: str = ""
     """The URL for refreshes, if that is not the token endpoint; it has the same origin."""
     used_at: float | None = None
@@ -136,7 +136,7 @@ class BegunLogin:
     page: str = field(repr=False)
     """The URL of the page."""
     redirect_uri: str
-    """Where the browser comes back to."""
+    """The URL to which the issuer sends the browser back."""
     state: str = field(repr=False)
     verifier: str = field(repr=False)
     """The secret half of PKCE."""
@@ -154,7 +154,7 @@ class BegunProof:
     finish it."""
 
     redirect_uri: str
-    """Where the browser comes back to."""
+    """The URL to which the issuer sends the browser back."""
     state: str = field(repr=False)
     nonce: str = field(repr=False)
     """The nonce that the ID token must have."""
@@ -245,7 +245,7 @@ class AwaitedLogin:
     skills: tuple[str, ...]
     """The globs of the skills that the principal had at the agent or server when it called."""
     scopes: tuple[tuple[str, tuple[str, ...]], ...]
-    """What each scope of its issuer opened there at that time; empty for a principal of the file."""
+    """The skills that each scope of the issuer opened there at that time; empty for a principal of the file."""
     asked_at: float
     expires_at: float
     """When the link expires. After a grace period the task waits for a message instead."""
@@ -262,8 +262,8 @@ _CLIENT_SHOWN: Final = 64
 
 
 def client_at(face: str, said: str) -> str:
-    """How a principal calls, for its login page: an endpoint of the bridge, and the client's description of itself.
-    That description is not verified, so it is marked, limited in length, in one line and without invisible
+    """The way in which a principal calls, for its login page: the endpoint of the bridge, and the client's description
+    of itself. The description is not verified, so it is marked as such, cut, and put on one line without invisible
     characters."""
     name = " ".join(without_hidden_characters(said).replace('"', "'").split())
     if not name:
@@ -308,8 +308,8 @@ class CallerLogins(Protocol):
     async def settled(self, awaited: AwaitedLogin, *, is_patient: bool) -> bool | None:
         """Wait until a principal has a usable login or declines. Returns whether it has a usable login.
 
-        Returns None if neither happens before the link expires or, with `is_patient`, before the last login that began
-        by then can end. A login or refusal that came in time counts even if it is found some minutes later. While the
-        store of the logins is unavailable, this waits.
+        Returns None if neither happens before the link expires. With `is_patient`, a login that began before the link
+        expired may still end. A login or refusal that came in time counts even if it is found some minutes later. While
+        the store of the logins is unavailable, this waits.
         """
         ...

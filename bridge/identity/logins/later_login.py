@@ -1,8 +1,8 @@
 """A login for a peer URL of the command line, which a person may make while the bridge runs.
 
 Most peers require no login. So the bridge looks for no login, and sends no token, until a peer refuses a request
-without a token. Each refusal makes it look once. After a login is found, its token is sent as if the login had existed
-at the start (`login_credentials.py`).
+without a token. After each refusal the bridge looks once. After a login is found, its token is sent as if the login had
+existed at the start (`login_credentials.py`).
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class ClientUse:
     key: LoginKey
     redirect_uri: str
     scopes: tuple[str, ...]
-    """The scopes that the current login has, and the scopes that it lacked."""
+    """The scopes of the current login, and the scopes that it lacked."""
 
 
 class RegisteredClients:

@@ -1,8 +1,8 @@
 """The access token of a login. One process renews it for all processes and replicas.
 
 A refresh token may be valid for one use only. So a process locks the login before it renews the token, reads the login
-again, and writes the answer before using it. It also writes a note before it sends the refresh token. A process that
-finds such a note knows that another process crashed meanwhile and may have used the token, and says so.
+again, and writes the answer before using it. It also writes a note before it sends the refresh token. If a process
+finds such a note, another process crashed meanwhile and may have used the token; an error then says so.
 
 A person has to log in only if a token cannot be renewed. The request does not wait: it fails with the command to run.
 It also fails if the peer asks for more scopes, which a refresh cannot add. They are stored for the next login, and the
@@ -66,9 +66,9 @@ _WANTED_MOST: Final = 100
 """The most scopes to store for the next login, since a peer may name new scopes without end."""
 
 _LOOK_AGAIN_SECONDS: Final = 30.0
-"""How long a caller's login is used before it is read again from its store. Each new call reads it anyway; this is for
-work without a new call, such as following a task. It also applies to an operator's login whose token never expires,
-which otherwise would never be read again."""
+"""How long a caller's login is used before it is read again from its store. A new call reads it anyway, so this matters
+for work without a new call, such as following a task. It also applies to an operator's login whose token never
+expires."""
 
 _FINAL: Final = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
 """The errors after which the refresh token is not tried again (RFC 6749 section 5.2)."""
@@ -110,7 +110,7 @@ class LoginConfig:
     kind: PeerKind | None = "tool_servers"
     """The table of the peer in a file; None for a URL whose kind of peer is not known yet."""
     tls: PeerTls | None = None
-    """The certificate that the bridge shows to the peer, and the authorities that the peer is checked with."""
+    """The client certificate for the peer, and the authorities that may issue the peer's certificate."""
     issuer_tls: PeerTls | None = None
     """The same for the issuer. If this is set, `issuer` is set, too."""
     trusted: frozenset[str] = frozenset()
@@ -257,7 +257,7 @@ class LoginToken(TokenSource):
             if self._current is None or self._current[0] is not token:
                 return True
             missing = set(scopes) - set(self._current[1].scopes)
-            if not missing:  # the peer misses what it was given, so that no login helps
+            if not missing:  # the token has the scopes already, so a new login does not help
                 return False
             async with self.login_config.keeper.held(self.login_config.key) as held:
                 kept = self._usable(held.login)
@@ -525,7 +525,7 @@ def words_of_refusal(status: int, answer: JsonObject | None) -> str:
 async def token_answer(
     login_config: LoginConfig, login: Login, grant: Mapping[str, str]
 ) -> tuple[int, JsonObject | None]:
-    """Send a grant to the token endpoint of a login. Returns the status and, if the body is one, the JSON object.
+    """Send a grant to the token endpoint of a login. Returns the status and the JSON object in the body, if any.
     Raises: UnsentError: the grant was not sent. TokenError: it is unknown whether the grant was used.
     """
     form = dict(grant)
@@ -543,8 +543,8 @@ async def token_answer(
 
 
 def allows_private(login_config: LoginConfig, login: Login) -> bool:
-    """Whether the issuer of a login may be at a private address. For a peer without a name in the file the login itself
-    says so."""
+    """Whether the issuer of a login may be at a private address. For a peer that is not in the file, the login itself
+    has this value."""
     return login_config.allow_private or (not login_config.name and login.allow_private)
 
 

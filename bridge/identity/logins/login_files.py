@@ -101,7 +101,7 @@ class LoginFiles:
         return [self._folder / f"{login_id(key)}-{key_id}{_ENDING}" for key_id in self._records.key_ids]
 
     def _is_any(self, key: LoginKey) -> bool:
-        """Whether there is a file of a login, sealed with any key. This does not create the bridge's key."""
+        """Whether a file of the login exists, sealed with any key. This does not create the bridge's key."""
         return any(self._folder.glob(f"{login_id(key)}-*{_ENDING}"))
 
     def _read(self, key: LoginKey) -> Login | None:

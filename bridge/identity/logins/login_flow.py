@@ -1,9 +1,9 @@
 """A person's login at the authorization server of a peer: the code flow, from the peer's 401 to the tokens.
 
-The flow has two halves, with the person between them: the answer may come to another process. The SDK's provider runs
-the first half (`login_provider.py`): metadata, the client, the scopes, the resource. It serves one login only, with its
-own HTTP client. Its result is a value (`BegunLogin`), with which the second half checks the answer and exchanges the
-code.
+The flow has two halves. The person acts between them, and the answer may come to another process. The SDK's provider
+runs the first half (`login_provider.py`): metadata, the client, the scopes, the resource. It serves one login only,
+with its own HTTP client. Its result is a value (`BegunLogin`), with which the second half checks the answer and
+exchanges the code.
 
 This module requests the 401 of an MCP server. For another peer the caller passes a `LoginLead`, and the provider
 continues from it.

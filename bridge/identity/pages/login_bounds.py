@@ -13,8 +13,8 @@ from bridge.identity.callers.attempts import Attempts, CountedAttempt
 from bridge.identity.pages.login_links import STATE_SECONDS, LoginLink
 
 BEGUN_MOST: Final = 10
-"""How many logins one principal may begin at one peer in STATE_SECONDS, and how often one link may lead to the issuer
-of its principal. It is enough for a person who tries again."""
+"""The most logins that one principal may begin at one peer in STATE_SECONDS, and the most redirects from one link to
+the issuer of its principal. It is enough for a person who tries again."""
 
 
 class LoginBounds:
@@ -33,8 +33,8 @@ class LoginBounds:
 
     @contextmanager
     def attempt(self, address: str, link: LoginLink) -> Iterator[CountedAttempt]:
-        """Let the person in a browser show who it is while the context is open. Refuse if too many tries from the
-        address or with the link have failed. Count a failed try if the person shows nothing that counts."""
+        """Count an attempt of a person to prove an identity while the context is open. Refuse it if too many attempts
+        from the address or with the link have failed."""
         with self._failures.attempt(_keys_of(address, link), self._now()) as attempt:
             yield attempt
 

@@ -1,11 +1,11 @@
 """The logins of callers at the servers of one bridge: links for tasks, and the pages that the links lead to.
 
-The pages of any replica may write a login, and the tasks of all replicas find the login in the place where logins are
-kept. A task looks at once when its own process wrote a login, and otherwise after a pause, because no place of logins
-tells other processes.
+The pages of any replica may store a login, and the tasks of all replicas read it from the store of logins. When the
+process of a task has stored a login, the task reads it at once. Otherwise the task reads the store after pauses,
+because the store does not notify other processes.
 
 Each process deletes unused logins when it begins to serve a plan, and then once a day. It also deletes the logins of
-principals that a new plan leaves out. Then it revokes the deleted logins at their issuers, where an issuer allows that.
+principals that a new plan leaves out. Then it revokes the deleted logins at the issuers that support revocation.
 """
 
 from __future__ import annotations
@@ -55,41 +55,42 @@ _ANSWER_SECONDS: Final = 30.0
 
 _FIRST_PAUSE_SECONDS: Final = 0.5
 _LONGEST_PAUSE_SECONDS: Final = 5.0
-"""The pauses between looks for a login that another process may have written. They are short, as a person waits."""
+"""The longest pause between two reads for a login that another process may have stored. It is short, as a person
+waits."""
 
 _LATE_SECONDS: Final = 600.0
-"""How long a task still takes up a login that was made in time. A bridge needs a while to start again. A call that runs
-much later would surprise the person who asked for it."""
+"""How long after the link has expired a task still uses a login that was made in time. A bridge needs a while to start
+again. A call that runs much later would surprise its caller."""
 
 _LOOK_COUNTS_SECONDS: Final = 0.25
-"""How long tasks that wait for the same login share the result of one look."""
+"""How long tasks that wait for the same login share the result of one read."""
 
 _LOOK_SECONDS: Final = 20.0
-"""The limit for one look. It is longer than the limit for a connection to a database."""
+"""The time limit for one read. It is longer than the limit for a connection to a database."""
 
 _FIRST_RETRY_SECONDS: Final = 1.0
 """The first pause before another try to delete the logins of removed principals. The pause grows up to a day, since
 nobody may use these logins any more."""
 
 _LOOKS_AT_ONCE: Final = 4
-"""How many looks run at once. With replicas, each look takes a connection to their database."""
+"""The most reads at the same time. With replicas, each read takes a connection to the database."""
 
 _REVOKED_AT_ONCE: Final = 4
-"""How many deleted logins are revoked at once."""
+"""The most deleted logins that are revoked at the same time."""
 
 _NOTHING: Final = Response("There is nothing here", 404)
 
 
 @dataclass(frozen=True)
 class DeskAddress:
-    """Where browsers find the pages of logins, and the keys that seal what the pages hand out."""
+    """The address of the login pages, and the keys that seal their links and cookies."""
 
     base_url: str | None
     """The address that links begin with; None for a bridge that browsers cannot reach."""
     web: FaceAddress
     proxies: TrustedProxies
     keys: Callable[[], Sequence[bytes]]
-    """The keys of the bridge. They are read, or made, with the first link."""
+    """Returns the keys of the bridge. The first link reads them, or makes them."""
 
 
 class LoginCallers(Protocol):
@@ -100,18 +101,19 @@ class LoginCallers(Protocol):
         """The secrets that are accepted."""
 
     def can_log_in(self, principal: str) -> bool:
-        """Whether a browser can show that it is this principal, by its token or at its issuer."""
+        """Whether a person in a browser can prove to be this principal, by its token or at its issuer."""
 
     def voucher_of(self, principal: str) -> str:
         """The identity of the issuer that vouches for the principal; empty for a principal of the file."""
 
     def login_at(self, principal: str) -> IssuerLogin | None:
-        """The login at the issuer of a principal; None if no issuer can tell who it is."""
+        """The login at the issuer of a principal; None if no issuer can identify the principal."""
 
 
 @dataclass(frozen=True)
 class KnownPrincipals:
-    """The principals of a plan: those of the file by name, and the issuers of the others by name and identity."""
+    """The principals of a plan: the principals of the file by name, and the issuers of all others by name and
+    identity."""
 
     names: frozenset[str] = frozenset()
     issuers: Mapping[str, str] = field(default_factory=dict)
@@ -145,8 +147,8 @@ class LoginDesk:
         notify: Notify,
         refused: Callable[[str], None],
     ) -> None:
-        """`notify` gets a notice of each thing that happens to a login. `refused` gets the error of each request whose
-        sender is not known. The other arguments are those of `LoginPlaces`."""
+        """`notify` gets a notice of each event of a login. `refused` gets the error of each request from an unknown
+        sender. The other arguments are those of `LoginPlaces`."""
         self._address = address
         self._callers = callers
         self._find_lead = find_lead
@@ -160,11 +162,11 @@ class LoginDesk:
         self._kept: Mapping[str, LoginConfig] = {}
         """The logins that the peers of the plan want of each caller, by the tables of the peers in the file."""
         self._left = frozenset[tuple[str, str]]()
-        """The places and peers of logins that earlier plans wanted, and this plan does not."""
+        """The tables and peers of logins that earlier plans wanted and this plan does not want."""
         self._known = KnownPrincipals()
         """The principals of the plan."""
         self._leaving: list[tuple[LoginConfig, KnownPrincipals]] = []
-        """Removed principals, and a server at which their logins are still to be deleted."""
+        """Removed principals, each with a server at which their logins are still to be deleted."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a browser."""
@@ -180,8 +182,8 @@ class LoginDesk:
         )
 
     def serve(self, login_configs: Mapping[str, LoginConfig], principals: KnownPrincipals) -> None:
-        """Note which logins the peers of a plan want, by their tables in the file, and delete the logins of principals
-        that the plan lacks."""
+        """Set the logins that the peers of a plan want, by their tables in the file, and delete the logins of
+        principals that the plan lacks."""
         before, kept, known = tuple(self._kept.values()), tuple(login_configs.values()), self._known
         self._kept = login_configs
         self._left = (self._left | _peers_of(before)) - _peers_of(kept)
@@ -241,7 +243,7 @@ class LoginDesk:
     async def _delete(
         self, login_config: LoginConfig, is_over: Callable[[LoginKey, Login], bool], why: str
     ) -> None:
-        """Delete the logins at a server for which `is_over` is true, also after the wait for whoever holds one."""
+        """Delete the logins at a server for which `is_over` is true. It is checked again after the login is locked."""
         deleted: list[tuple[LoginKey, Login]] = []
         try:
             for key, login in (await login_config.keeper.all()).logins:
@@ -307,10 +309,11 @@ class _Look:
 
 
 class LoginLooks:
-    """Looks for logins that tasks wait for. Tasks that wait for the same login share the reads, a few in a second."""
+    """Reads the logins that tasks wait for. Tasks that wait for the same login share a read; there are a few reads a
+    second."""
 
     def __init__(self, moved: Signal) -> None:
-        """`moved` is a signal that tells when this process writes a login."""
+        """`moved` is notified when this process stores a login."""
         self.moved = moved
         self._looking: dict[tuple[LoginKeeper, LoginKey], Signal] = {}
         self._latest: dict[tuple[LoginKeeper, LoginKey], _Look] = {}

@@ -42,8 +42,8 @@ def who_form(link: LoginLink, person: BrowserPerson, asks: str) -> str:
 def approval_form(
     link: LoginLink, login_config: LoginConfig, person: BrowserPerson, missed: Sequence[str] = ()
 ) -> str:
-    """Asks whether the person approves. `missed` are scopes that the server missed in the current login. The next login
-    asks for them as well."""
+    """Asks whether the person approves. `missed` are scopes that the current login lacks. The next login asks for them,
+    too."""
     asked = login_config.scopes or ("what the server asks for",)
     rows = {
         "Server": (f"{link.server} ({login_config.key.url})",),

@@ -4,7 +4,8 @@ answer.
 Each value is sealed for one use and expires, so that any replica can read it and no replica stores it. The secrets of
 a login stand in a cookie of the browser that began the login, so that no other browser can bring the answer.
 
-The call of a task that waits for a login is sealed too: whoever can write to the store cannot call as somebody else.
+The call of a task that waits for a login is sealed, too, so that a program that can write to the store cannot call as
+somebody else.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ START_PATH: Final = f"{LOGIN_PATH}/start"
 BACK_PATH: Final = f"{LOGIN_PATH}/back"
 """The path to which the issuer of a server sends the browser back."""
 WHO_PATH: Final = f"{LOGIN_PATH}/who"
-"""The path to which the issuer of a principal sends the browser back, with the proof of who is in it."""
+"""The path to which the issuer of a principal sends the browser back, with the proof of the person's identity."""
 
 
 class LoginLinkError(Exception):
@@ -71,7 +72,7 @@ class BrowserPerson:
 
 @dataclass(frozen=True)
 class PendingProof:
-    """The browser is at the issuer of a principal, where the person shows who it is."""
+    """A browser that is at the issuer of a principal, where the person proves an identity."""
 
     link_text: str
     begun: BegunProof
@@ -101,7 +102,7 @@ class LoginSeals:
         self._seal = RecordSeal(keys, "login pages")
 
     def sealed(self, value: LoginLink | BrowserPerson | PendingProof | PendingLogin | AwaitedLogin) -> str:
-        """A value as a sealed text, for a URL, for a cookie, or to be kept with a task."""
+        """A value as a sealed text, for a URL or a cookie, or to be stored with a task."""
         return self._seal.seal_json(asdict(value), type(value).__name__.encode())
 
     def link(self, text: str, now: float) -> LoginLink:
@@ -121,7 +122,7 @@ class LoginSeals:
         return _in_time(BrowserPerson(**self._opened(text, BrowserPerson)), now)
 
     def proof(self, text: str, now: float) -> PendingProof:
-        """The proof that a browser has begun, from its cookie.
+        """The proof that a browser has begun, from the cookie of the browser.
 
         Raises:
             LoginLinkError: it does not open.

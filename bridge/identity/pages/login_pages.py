@@ -1,12 +1,13 @@
 """The pages on which a caller logs in at a tool server or agent that wants a login of each caller.
 
-A link is for one principal. Whoever opens it shows first that it is this principal: by the token of the file with which
-it calls, or by a login at the issuer of its tokens. Then it sees which server asks, for which scopes, and through which
-client, and approves. Only then the server's issuer is named, and only to this browser: what
-its answer needs stands in a sealed cookie. So nobody logs in for somebody else: not with a link that was passed on, and
-not with an answer that was.
+A link is for one principal. The person who opens it first proves to be this principal: by the token with which the
+principal calls, or by a login at the issuer of its tokens. Then the page names the server, the scopes and the client,
+and the person approves. Only then the page leads to the server's issuer. The data that the issuer's answer needs is in
+a sealed cookie of this browser. So nobody can log in for somebody else, neither with a link nor with an answer that was
+passed on.
 
-No page is framed, loads anything, or runs a script. A form is sent to this bridge alone and proves that it was shown.
+No page can be framed, loads anything, or runs a script. A form goes to this bridge only, with a token that proves that
+the bridge has shown the form.
 
 Spec: RFC 9700 section 4.7 (one-time state bound to the browser), MCP 2026-07-28 elicitation (URL mode, phishing).
 """
@@ -93,14 +94,14 @@ FindLead = Callable[[LoginConfig, float], Awaitable[LoginLead | None]]
 
 @dataclass(frozen=True)
 class LoginPlaces:
-    """What the pages know of their bridge. All of these values may change while the pages are served."""
+    """The values and functions of the bridge that the pages use. All of them may change while the pages are served."""
 
     login_configs: Callable[[str], LoginConfig | None]
     """The login that a peer wants of each caller, by its table in the file; None if it wants none."""
     credentials: Callable[[], Sequence[Credential]]
     """The secrets that are accepted."""
     issuer_login: Callable[[str], IssuerLogin | None]
-    """The login at the issuer of a principal, by its name; None if no issuer can tell who it is."""
+    """The login at the issuer of a principal, by its name; None if no issuer can identify the principal."""
     find_lead: FindLead
     """Asks an agent how its login begins."""
     answer_seconds: float
@@ -108,9 +109,9 @@ class LoginPlaces:
     moved: Signal = field(default_factory=Signal)
     """Notified when a login was made or declined."""
     notify: Notify = ignore_notice
-    """Told what happens to each login."""
+    """Gets a notice of each event of a login."""
     refused: Callable[[str], None] = lambda _: None
-    """Told the error of each request whose sender is not known."""
+    """Gets the error of each request from an unknown sender."""
 
 
 @dataclass(frozen=True)
@@ -125,11 +126,11 @@ class _LoginVisit:
     base_url: str
     """The address of this bridge for the browser."""
     address: str
-    """Where the request comes from."""
+    """The network address of the browser."""
 
     @property
     def is_secure(self) -> bool:
-        """Whether cookies of this host alone can be set: over https, not over http on this machine."""
+        """Whether the browser accepts secure cookies: over https, but not over http on this machine."""
         return self.base_url.startswith("https://")
 
     def cookie_name(self, name: str) -> str:
@@ -152,7 +153,7 @@ class LoginPages:
         places: LoginPlaces,
         proxies: TrustedProxies = NO_PROXIES,
     ) -> None:
-        """`proxies` say from where a browser comes that they stand before."""
+        """`proxies` give the address of a browser behind a proxy."""
         self._place = place
         self._proxies = proxies
         self._seals = seals
@@ -246,7 +247,7 @@ class LoginPages:
         return await self._begun(visit, link, login_config)
 
     async def _with_token(self, visit: _LoginVisit, link: LoginLink, text: str) -> Response:
-        """The way on for a browser that has shown a token."""
+        """Check a token from the form. Returns the next page."""
         with self._bounds.attempt(visit.address, link) as attempt:
             principal = await self._principal_of(visit.form["token"].strip())
             if principal is None:
@@ -273,7 +274,7 @@ class LoginPages:
         return page
 
     async def _shown_who(self, visit: _LoginVisit) -> Response:
-        """The answer of the principal's issuer, in the browser that asked."""
+        """Take the answer of the principal's issuer from the browser that began the proof."""
         now = time.time()
         try:
             pending = self._seals.proof(visit.cookie(_PROOF), now)
@@ -332,7 +333,7 @@ class LoginPages:
         return page
 
     async def _back(self, visit: _LoginVisit) -> Response:
-        """The answer of the issuer, in the browser that began the login."""
+        """Take the answer of the server's issuer from the browser that began the login."""
         now = time.time()
         try:
             pending = self._seals.pending(visit.cookie(_PENDING), now)
@@ -348,8 +349,8 @@ class LoginPages:
             words = f"{link.server} has moved since this login was begun. Send a message to get another link"
             raise RefusedError(410, words)
         try:
-            # Held from before the code is sent: an issuer may revoke what it gave for a code that comes twice, and a
-            # proxy may have brought this answer to another replica, too (RFC 6749 section 4.1.2).
+            # The lock is held before the code is sent: a proxy may have brought this answer to another replica, too,
+            # and an issuer may revoke the tokens of a code that comes twice (RFC 6749 section 4.1.2).
             async with login_config.keeper.held(login_config.key) as held:
                 if held.login is not None and held.login.since >= pending.began_at and not held.login.lost:
                     raise RefusedError(410, "This login was answered before")
@@ -372,11 +373,12 @@ class LoginPages:
         return _without_cookies(visit, page)
 
     async def _store(self, held: HeldLogin, login_config: LoginConfig, link: LoginLink, login: Login) -> None:
-        """Write a login, unless its principal has left: an issuer takes a while to answer. Whoever leaves during the
-        write is seen after it; the login of whoever leaves later is there to be deleted.
+        """Store a login, unless its principal was removed while the issuer answered. After the write this is checked
+        again, for a principal that was removed meanwhile. If a principal is removed later, its login is deleted like
+        any other.
 
         Raises:
-            LoginLinkError: the principal has left.
+            LoginLinkError: the principal was removed.
         """
         try:
             self._login_config_for(link)
@@ -402,7 +404,7 @@ class LoginPages:
         """Refuse a person who is not the principal of the link.
 
         Raises:
-            RefusedError: 403; 429, too many have failed to show who they are.
+            RefusedError: 403, the person is somebody else; 429, too many attempts have failed.
         """
         if principal != link.principal:
             with self._bounds.attempt(visit.address, link) as attempt:
@@ -422,7 +424,7 @@ class LoginPages:
         return RefusedError(403, "This login was not begun in this browser. Nothing was done")
 
     def _take(self, state: str, expires_at: float, now: float) -> None:
-        """Use up a state, which counts only once.
+        """Use up a state. A state is valid only once.
 
         Raises:
             RefusedError: 410, it was used.
@@ -463,7 +465,7 @@ class LoginPages:
         return "" if login is None else login.issuer.identity
 
     async def _principal_of(self, token: str) -> Principal | None:
-        """The principal whose secret of the file this is, in whichever form it was sent."""
+        """The principal of the file with this secret, whether the secret is a bearer token or an API key."""
         shown = {"authorization": f"Bearer {token}", API_KEY_HEADER.lower(): token}
         secrets = [one for one in self._places.credentials() if one.scheme is not Scheme.CONNECTION]
         for verifier in verifiers_of(secrets):
@@ -472,7 +474,7 @@ class LoginPages:
         return None
 
     def _person_in(self, visit: _LoginVisit, text: str, now: float) -> BrowserPerson | None:
-        """Who is in this browser, as far as it has shown so for this link."""
+        """The person in this browser, as far as proved for this link."""
         try:
             person = self._seals.person(visit.cookie(_PERSON), now)
         except LoginLinkError:
@@ -506,10 +508,10 @@ def _is_still_meant(pending: PendingLogin, login_config: LoginConfig) -> bool:
 
 
 async def _missed_in(login_config: LoginConfig) -> Sequence[str]:
-    """The scopes that a server missed in the current login."""
+    """The scopes that the current login at a server lacks."""
     try:
         login = await login_config.keeper.find(login_config.key)
-    except (BridgeError, OSError):  # which is said once somebody approves
+    except (BridgeError, OSError):  # the fault is reported when the person approves
         return ()
     return () if login is None else login.wanted_scopes
 

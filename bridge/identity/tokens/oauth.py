@@ -1,7 +1,7 @@
 """OAuth 2.0 access tokens with which the bridge calls peers as itself.
 
 A grant is a request to a token endpoint (`token_endpoint.py`). A token source holds the token for all calls that need
-it. Credentials say where the token stands in a request.
+it. Credentials put the token into a request.
 
 Waiting calls share one request for a token. They also share its refusal, which is remembered for a moment: the server
 does not get one request for each waiting call. A token is replaced before it expires, and once when the peer refuses
@@ -115,7 +115,7 @@ class HeldToken:
         self._lock = anyio.Lock()
         self.current: AccessToken | None = None
         self.refusal = ""
-        """Why the last request brought no token, in words."""
+        """The reason why the last request brought no token."""
         self._renew_at = self._ends_at = -math.inf
         self._ask_at = -math.inf
 

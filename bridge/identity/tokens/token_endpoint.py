@@ -174,7 +174,7 @@ class _TokenRequests:
         return secret_endpoint(*await self.metadata(), "token_endpoint")
 
     async def metadata(self) -> tuple[str, JsonObject]:
-        """The issuer's metadata, behind the URL at which it is."""
+        """The URL of the issuer's metadata, and the metadata."""
         lacks: list[str] = []
         for url in metadata_urls(self.client.issuer):
             status, found = await self._asked(url)
@@ -269,8 +269,8 @@ async def issuer_answer(
 
 
 def issuer_guard(url: str, written: Sequence[str], *, allow_private: bool) -> AddressGuard | None:
-    """What checks the addresses of connections to a URL; None if any address is allowed. The user has written the URLs
-    in `written`, so their origins may be private. Any other origin must be public.
+    """The guard for the addresses of connections to a URL; None if any address is allowed. The user has written the
+    URLs in `written`, so their origins may be private. Any other origin must be public.
 
     Raises:
         UnsentError: the host of the URL is a private address.

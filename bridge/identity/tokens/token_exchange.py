@@ -1,4 +1,4 @@
-"""Access tokens for one peer on behalf of the bridge's callers: the tokens of their requests are exchanged for them.
+"""Access tokens for one peer on behalf of the bridge's callers, exchanged for the tokens of their requests.
 
 A caller's token is sent only to its own issuer: never to the peer, and never to another authorization server. It is not
 stored. Each request brings its own token, and the exchanged token is stored under a hash of it, so that no caller ever
@@ -33,8 +33,8 @@ from bridge.notices import TokenGrantType, TokenNotice, TokenOutcome
 from bridge.text.jsonvalues import JsonObject
 
 UNSAID_SECONDS: Final = 60.0
-"""How long an exchanged token is used if neither it nor the caller's token has an expiry. It equals the time that an
-introspection answer counts."""
+"""How long an exchanged token is used if neither it nor the caller's token has an expiry. It equals the time for which
+the bridge remembers an introspection answer."""
 
 _ACTS: Final = "this acts with the rights of its caller"
 
@@ -54,14 +54,14 @@ class CallerTokenError(TokenError):
 
 @dataclass(frozen=True)
 class Exchange:
-    """How callers' tokens are exchanged."""
+    """The configuration of the exchange of callers' tokens."""
 
     client: OAuthClient
     """The bridge as a client of the issuer of the callers' tokens."""
     audience: str = ""
     """The audience to request; empty to request only a resource."""
     id_jag: OAuthClient | None = None
-    """The bridge as a client of the peer's authorization server, if that is another server."""
+    """The bridge as a client of the peer's authorization server, if the issuer of the callers is another server."""
 
 
 class CallerTokens(TokenSource):

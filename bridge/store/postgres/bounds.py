@@ -17,8 +17,8 @@ class Lease:
     grace_seconds: float
     """How long a replica may send no heartbeat after its database session has ended."""
     silence_seconds: float
-    """How long a replica with a session may send no heartbeat. If two checks are more than half of this apart, the
-    checking replica itself stalled, and restarts the count."""
+    """How long a replica with a session may send no heartbeat. If more than half of this time lies between two checks,
+    the checking replica itself stalled, and restarts the count."""
 
     @classmethod
     def of(cls, seconds: float) -> Self:
@@ -28,7 +28,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class PostgresBounds:
-    """What a store in PostgreSQL may use of the database, of memory, and of time."""
+    """The bounds of a store in PostgreSQL: connections, memory and times."""
 
     store: StoreSettings
     lease: Lease

@@ -3,10 +3,10 @@
 A hint tells the holder to read its commands, and a poll replaces a lost hint. An epoch executes a command at most once:
 it remembers the command until the reply is stored or the row is gone.
 
-A command carries the principal that it acts for, and the principal's token. So it is sealed, and executed only once,
-and only if a replica with the bridge's keys wrote it for this epoch of this agent: writing a row impersonates nobody,
-and reading a row reveals no token. Any other command is deleted, and the replica that waits for it looks up the task's
-holder again.
+A command carries the principal that it acts for, and the principal's token. So it is sealed. It is executed only once,
+and only if a replica with the bridge's keys wrote it for this epoch of this agent. So an attacker who can write rows
+cannot impersonate a caller, and one who can read rows learns no token. Any other command is deleted, and the replica
+that waits for it looks up the task's holder again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ MOST_REMEMBERED: Final = 20_000
 """The most requests that are remembered, the latest ones: about 3 MB. An older row, if restored, is executed again."""
 
 FORGED_LOG_SECONDS: Final = 60.0
-"""The time between two log lines about commands that no replica wrote: whoever can write a row can write thousands."""
+"""The time between two log lines about commands that no replica wrote: an attacker who can write rows can write
+thousands."""
 
 # A command that is sent again because the first connection broke is still one row.
 _ADD: Final = """

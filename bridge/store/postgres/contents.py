@@ -1,4 +1,4 @@
-"""All that a store in PostgreSQL keeps, in a transaction in which no replica uses the store. See `StoreContents`.
+"""The whole content of a store in PostgreSQL, in a transaction in which no replica uses the store. See `StoreContents`.
 
 Unfinished tasks are added as handed over, so the first replica that starts adopts them. Rows that name an epoch name
 `NOBODY` here, which is never an epoch.

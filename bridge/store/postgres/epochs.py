@@ -59,7 +59,7 @@ _FENCE: Final = "UPDATE {ns}.epochs SET gone = true WHERE epoch = ANY(%s) AND NO
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatResult:
-    """What a replica found at a heartbeat. Its own epoch lives."""
+    """The result of a heartbeat. The replica's own epoch lives."""
 
     living: frozenset[int]
     """The epochs that are not gone, including the replica's own."""
@@ -84,7 +84,7 @@ class EpochUser(Protocol):
         ...
 
     def on_heartbeat(self, result: HeartbeatResult) -> None:
-        """Called with what a heartbeat found."""
+        """Called with the result of each heartbeat."""
         ...
 
     def catch_up(self) -> None:

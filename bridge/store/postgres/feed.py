@@ -1,4 +1,4 @@
-"""Delivers events that other replicas store to the followers of a task, and sends and receives hints about them.
+"""Delivers the events of other replicas to the followers of a task, and sends and receives hints about new events.
 
 A hint is a NOTIFY after the commit. It says only which task changed; the events are read from the tables. If a hint is
 lost, the next poll reads them. A NOTIFY inside the commit would make all commits of a database wait for each other.

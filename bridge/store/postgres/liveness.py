@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class LivenessWatch:
-    """What a replica has seen of the others."""
+    """The heartbeats of the other replicas, as this replica has seen them."""
 
     lease: Lease
     _seen: dict[int, tuple[int, float]] = field(default_factory=dict)

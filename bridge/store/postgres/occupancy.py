@@ -1,4 +1,4 @@
-"""Which replicas use a store in PostgreSQL, and a transaction in which none does.
+"""Finds out which replicas use a store in PostgreSQL, and opens a transaction in which no replica does.
 
 A process that changes the tables of a store, or moves its tasks, is no replica. It watches the epochs as long as a
 replica would before it takes another replica for dead. Then it keeps new epochs from beginning: with the lock that

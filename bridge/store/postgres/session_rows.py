@@ -1,4 +1,4 @@
-"""Which replica has a session with a tool server: a row for each session, with the epoch of its owner.
+"""Stores which replica has a session with a tool server: a row for each session, with the epoch of its owner.
 
 An epoch that opens a session claims the row, if no live epoch has it, and deletes it when the session ends. The row of
 an epoch that is gone stays as long as the session could have been idle, so that the next user learns that the session

@@ -111,7 +111,7 @@ class PostgresStore:
 
     @asynccontextmanager
     async def contents(self, *, create: bool) -> AsyncIterator[PostgresContents]:
-        """All that the store keeps; see `Store.contents`."""
+        """The whole content of the store; see `Store.contents`."""
         async with (
             connected(self._address, self._bounds.store.statement_seconds, self._place.name) as connection,
             contents(connection, self._place, self._known, self._bounds.lease, create=create) as kept,

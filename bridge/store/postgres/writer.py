@@ -69,7 +69,8 @@ class _SubmittedChange:
     """The epoch in which it was submitted."""
     number: int
     refusal: StoreError | None = None
-    """Why it was refused at once. The refusal waits for earlier answers, because answers come in order."""
+    """The reason if the change was refused at once. The refusal waits for earlier answers, because answers come in
+    order."""
 
     @property
     def size(self) -> int:
