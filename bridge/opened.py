@@ -70,7 +70,7 @@ class Opened:
         except Exception as exc:  # raised by the context
             self._fault = _plain(exc)
             if self._app is not None:
-                logger.exception("the bridge ended before it was left")
+                logger.exception("the bridge ended before its context was left")
         finally:
             self._started.set()
 

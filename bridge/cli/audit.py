@@ -105,7 +105,7 @@ def _summary(found: Verification) -> str:
     lines = f"{counted(found.lines, 'line')} of {counted(found.processes, 'process', 'processes')}"
     parts = [f"{state}: {lines}, head {found.last}"]
     if found.first.seq:
-        parts.append(f"it begins behind line {found.first}, which is not in these files")
+        parts.append(f"it begins after line {found.first}, which is not in these files")
     if found.torn:
         parts.append(f"{counted(found.torn, 'torn line')}, as a killed process leaves")
     if found.lost:

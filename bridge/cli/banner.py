@@ -64,7 +64,9 @@ class OnTerminal:
     def failed(self, key: str, why: str) -> None:
         """Report that a server is down."""
         err.say(("✗ ", "yellow"), *_named(key), f"is down: {why}")
-        again = "  It is tried again in the background; its skills appear on the card once it is up."
+        again = (
+            "  The bridge tries again in the background; the skills appear on the card once the server is up."
+        )
         err.say((again, "dim"))
 
     def serving(self, bridge: Bridge, port: int) -> None:

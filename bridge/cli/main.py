@@ -142,7 +142,7 @@ def main() -> NoReturn:
         exc.show()
         if exc.ctx is not None and exc.ctx.info_name == "wrap":
             click.echo(
-                "A command goes behind --, its own options with it: mcp-a2a wrap -- npx -y PACKAGE", err=True
+                "Put the command after --, with its own options: mcp-a2a wrap -- npx -y PACKAGE", err=True
             )
         sys.exit(exc.exit_code)
     except click.ClickException as exc:

@@ -302,7 +302,7 @@ def _signature_lines(found: FoundCard) -> Iterable[str]:
 
         said = list(signers_in({"signatures": [one.to_object() for one in found.card.signatures]}))
         yield from (f"not verified: {one}" for one in said or ["no signature can be read"])
-        yield "--signed-by FILE|URL verifies them"
+        yield "--signed-by FILE|URL verifies signatures"
 
 
 def _skills(shown: AgentCard, arguments_of: Callable[[str], Iterable[str]]) -> None:

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 _SHORT_ID: Final = 8
 """Characters of an id that are shown; they are enough to tell servers apart."""
-_WITHOUT_NAME: Final = "(did not say its name)"
+_WITHOUT_NAME: Final = "(gave no name)"
 _WORDS: Final = {
     ("era", "legacy"): "speaks MCP 2025-11-25 or older",
     ("era", "modern"): "speaks MCP 2026-07-28 or newer",
     ("transport", "http-sse"): "is reached over the older HTTP+SSE",
-    ("mute", "yes"): "cannot ask under MCP 2026-07-28: is called with the older handshake",
-    ("serial", "yes"): "asks in the middle of calls: gets one call at a time",
+    ("mute", "yes"): "cannot ask questions in MCP 2026-07-28: gets the older handshake",
+    ("serial", "yes"): "asks questions during calls: gets one call at a time",
 }
 """The words for each fact and value, as `Fact` spells them."""
 
@@ -105,7 +105,7 @@ def _meant(word: str, known: Sequence[KnownServer]) -> KnownServer:
             return one
         case []:
             hint = meant(word, dict.fromkeys(one.name or _short(one) for one in known))
-            raise UsageError(f"no server {word!r} is remembered" + (f": {hint}" if hint else ""))
+            raise UsageError(f"the bridge remembers no server {word!r}" + (f": {hint}" if hint else ""))
         case _:
             ids = listed(map(_short, found), "and")
             raise UsageError(f"{len(found)} servers are called {word!r}: give one of the ids {ids}")
@@ -117,14 +117,14 @@ def _forget(path: Path, forgotten: Sequence[KnownServer]) -> int:
     from bridge.mcp.client.known_servers import forget_servers
 
     if not forgotten:
-        render.say("nothing is remembered of tool servers")
+        render.say("the bridge remembers no tool server")
         return 0
     server_ids = {one.server_id for one in forgotten}
     forget_servers(path, server_ids)
     forget_listings(path.with_name(FOLDER_NAME), server_ids.__contains__)
     for one in dict.fromkeys(map(_title, forgotten)):
         render.say(f"forgotten: {one}")
-    render.say("A running bridge still knows this: restart it to find it out again")
+    render.say("A running bridge still remembers this: restart the bridge")
     return 0
 
 
@@ -133,7 +133,7 @@ def _print(known: Iterable[KnownServer]) -> int:
 
     known = list(known)
     if not known:
-        render.say("nothing is remembered of tool servers")
+        render.say("the bridge remembers no tool server")
     for one in known:
         render.heading(_title(one))
         for line in _lines(one):

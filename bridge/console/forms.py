@@ -47,7 +47,7 @@ class WrongValuesError(Exception):
 
     def __init__(self, problems: Sequence[JsonObject]) -> None:
         """Each problem has the `name` of its field, a `message`, and the `question` if the form has several."""
-        super().__init__("what was filled in does not fit")
+        super().__init__("the values do not fit the form")
         self.problems = problems
 
 

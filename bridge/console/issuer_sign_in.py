@@ -48,7 +48,7 @@ _AT_ONCE: Final = 16
 """The most requests to issuers at the same time: anyone can begin a sign-in."""
 
 _COOKIE: Final = "mcp-a2a-console-begun"
-_NO_RIGHTS: Final = "has told who you are, but not what you may do here. The log of the bridge says why"
+_NO_RIGHTS: Final = "has identified you, but gives you no rights here. The log of the bridge says why"
 
 
 class IssuerSignIn:
@@ -143,7 +143,7 @@ class IssuerSignIn:
                         return session, principal
                     why = f"it is that of {principal.name}"
             attempt.fail()
-        self._log(issuer, f"{person.principal}, whose access token does not count: {why}")
+        self._log(issuer, f"{person.principal}, whose access token is not accepted: {why}")
         raise RefusedError(403, f"{issuer.name} {_NO_RIGHTS}")
 
     def _named(self, name: str) -> Issuer:
@@ -162,7 +162,7 @@ class IssuerSignIn:
             yield
         except BridgeError as exc:
             self._log(issuer, f"somebody: {exc}")
-            words = f"{issuer.name} has signed nobody in. Try again; the log of the bridge says why"
+            words = f"The sign-in at {issuer.name} has failed. Try again; the log of the bridge says why"
             raise RefusedError(502, words) from exc
         finally:
             self._asking -= 1

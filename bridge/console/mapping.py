@@ -97,9 +97,9 @@ def _losses(skill: Skill, listed: JsonObject) -> Iterator[str]:
     if skill.tool.output_schema is not None:
         yield "the schema of its result reaches only clients that activate our extension"
     if not skill.tool.text("description"):
-        yield "it has no description, so a model knows its name alone"
+        yield "it has no description, so a model knows only its name"
     if _has_hidden(listed):
-        yield "its texts have characters that nobody sees, or that turn text around"
+        yield "its texts have invisible characters, or characters that reverse text"
 
 
 def _server(one: OfferedServer, visit: Visit, paging: Paging, *, alone: bool) -> JsonObject | None:
@@ -163,7 +163,7 @@ def _losses_of_skill(tool: PublishedTool, skill: JsonObject) -> Iterator[str]:
     if tool.tool.original is None:
         yield "a skill has no schema: its tool takes a message in words"
     if _has_hidden(skill):
-        yield "its texts have characters that nobody sees; hosts get them without"
+        yield "its texts have invisible characters; hosts get the texts without them"
 
 
 def _changes(override: SkillOverride | ToolOverride, visit: Visit) -> Iterator[str]:

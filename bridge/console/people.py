@@ -58,8 +58,8 @@ def _principal(bridge: Bridge, own: Sequence[Credential]) -> JsonObject:
 
 def _way(credential: Credential) -> str:
     if credential.token.startswith(FORWARDED):
-        return "what a trusted proxy says"
-    known_by = "kept as its hash" if credential.sha256 else credential.reference
+        return "a header of a trusted proxy"
+    known_by = "stored as a hash" if credential.sha256 else credential.reference
     return f"{_WAYS[credential.scheme]}{f' ({known_by})' if known_by else ''}"
 
 

@@ -53,7 +53,7 @@ _MOMENTS: Final = {
     MomentKind.MESSAGE: "another message",
     MomentKind.SAID: "the agent said something",
     MomentKind.CANCEL: "asked to cancel",
-    MomentKind.RESUMED: "taken up by another process",
+    MomentKind.RESUMED: "taken over by another process",
 }
 
 

@@ -275,7 +275,7 @@ def typed_lines(visit: Visit, target: Target[Any, Any], body: JsonObject) -> Jso
 def _arguments_in(body: JsonObject) -> JsonObject:
     arguments = body.get("arguments")
     if not isinstance(arguments, dict):
-        raise RefusedError(400, "A call has arguments, which may be none")
+        raise RefusedError(400, "Send the arguments of the call as a JSON object")
     return arguments
 
 
@@ -350,7 +350,7 @@ def _answers_in(body: JsonObject) -> _GivenAnswers:
     if not isinstance(answers, dict):
         return _GivenAnswers()
     if not isinstance(state, str):
-        raise RefusedError(400, "Answers come with the state of their questions")
+        raise RefusedError(400, "Send the answers with the `state` of the questions")
     schemas = asked if isinstance(asked, dict) else {}
     problems: list[JsonObject] = []
     for key, given in answers.items():

@@ -69,9 +69,7 @@ def place_faults(plan: Plan) -> Iterator[FindingFault]:
             yield FindingFault.at((*path, "tls", name), words)
     for number, key in enumerate(plan.place.keys):
         if isinstance(key, str) and len(key.encode()) < MIN_KEY_BYTES:
-            words = (
-                f"the key has fewer than {MIN_KEY_BYTES} bytes, so that it can be guessed; `serve` refuses it"
-            )
+            words = f"the key has fewer than {MIN_KEY_BYTES} bytes, so it can be guessed; `serve` refuses it"
             yield FindingFault(("bridge", "keys", number, "env"), f"bridge.keys: {words}")
     if any(remote.signed_by for remote in plan.agents.values()):
         from bridge.assembly.card_pins import pin_faults  # loads PyJWT, for few files

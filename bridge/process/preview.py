@@ -266,9 +266,9 @@ def offline_findings(plan: Plan) -> Findings:
     )
     unseen = (
         f"whether {', '.join(peer.title for peer in peers)} can be called, and whether versions fit",
-        "the tools and skills that they list: names, collisions, rules for nothing",
+        "the tools and skills that they list: names, collisions, rules without effect",
         *(("whether the store can be used",) if plan.published or plan.place.shared_store else ()),
-        *(("what each principal may use of them",) if plan.credentials else ()),
+        *(("which of them each principal may use",) if plan.credentials else ()),
     )
     notes = (*_unused(plan), *_on_claims(plan), *_on_cards(plan))
     return Findings(
@@ -350,7 +350,7 @@ async def _agent(agent: RemoteAgent, plan: RemotePlan | None) -> PeerFindings:
             f"{agent.card.name} {agent.card.version}, A2A {spoken.protocol_version} {spoken.protocol_binding},"
             f" {skills}"
         )
-    notes = tuple(f"not as A2A asks: {deviation}" for deviation in agent.deviations)
+    notes = tuple(f"does not conform to A2A: {deviation}" for deviation in agent.deviations)
     if agent.has_card:
         notes += agent.extension_notes
         notes += _on_proof(agent.proof)

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 _LOOK_MS: Final = 5_000
 """How often files are checked without a notification: network disks send none."""
 
-_UNKNOWN: Final = "the configuration could not be taken over"
+_UNKNOWN: Final = "the configuration could not be applied"
 """The message for a fault that the file did not cause."""
 
 _SETTLE_SECONDS: Final = 0.2

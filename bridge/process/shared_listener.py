@@ -75,7 +75,7 @@ def require_shareable(plan: Plan, source: str) -> None:
         )
     if place.replica is None:
         raise UsageError(
-            f"{source} shares a socket with other processes, which need an address of this process alone: give each"
+            f"{source} shares a socket with other processes, and they need an address of this process only: give each"
             f" process one, for example {_OF_EACH} ({_PAGE})"
         )
     if is_loopback(place.host) and not _is_on_this_machine(place.replica):

@@ -164,7 +164,7 @@ def version_of(connection: sqlite3.Connection, path: Path) -> int:
         raise UsageError(f"{path} is a SQLite file but not a store of this bridge: name another file")
     if version > len(STEPS):
         raise UsageError(
-            f"{path} was written by a newer release (schema {version}, this one reads up to {len(STEPS)}):"
+            f"{path} was written by a newer release (schema {version}, this release reads up to {len(STEPS)}):"
             " install that release again, or name another file"
         )
     return int(version)

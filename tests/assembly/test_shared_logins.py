@@ -172,7 +172,7 @@ async def test_a_database_of_logins_that_is_away_for_a_while_fails_no_task_that_
             async with town(tmp_path, keeper=keeper) as here, here.opens() as bridge:
                 task, _ = await bridge.asked("alice")
                 gate.refuse()
-                while "the login of alice is looked for again" not in caplog.text:
+                while "the login of alice is read again" not in caplog.text:
                     await anyio.sleep(0.01)
                 gate.accept()
                 await put(replace(here.login_config, principal="alice"), here.issuer)

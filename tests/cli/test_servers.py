@@ -40,10 +40,10 @@ def test_remembered_servers_are_listed_by_name_and_id(file: Path, tmp_path: Path
     assert done.stdout.splitlines() == [
         f"mcp-servers/everything  {one}",
         "  speaks MCP 2025-11-25 or older",
-        "  asks in the middle of calls: gets one call at a time",
-        f"(did not say its name)  {other}",
+        "  asks questions during calls: gets one call at a time",
+        f"(gave no name)  {other}",
         "  speaks MCP 2026-07-28 or newer",
-        "(did not say its name)  01234567",
+        "(gave no name)  01234567",
         "  mood: good",
     ]
 
@@ -66,8 +66,8 @@ def test_a_server_is_forgotten_by_its_name_or_id_and_the_others_are_not(file: Pa
     assert done.returncode == 0
     assert done.stderr.splitlines() == [
         f"forgotten: mcp-servers/everything  {one.server_id[:8]}",
-        "forgotten: (did not say its name)  01234567",
-        "A running bridge still knows this: restart it to find it out again",
+        "forgotten: (gave no name)  01234567",
+        "A running bridge still remembers this: restart the bridge",
     ]
     assert remembered_in(file) == [other]
 
@@ -78,7 +78,7 @@ def test_forget_all_forgets_every_server(file: Path, tmp_path: Path) -> None:
     for words in ([], ["--forget-all"]):
         done = servers(tmp_path, *words)
         assert (done.returncode, done.stdout) == (0, "")
-        assert done.stderr == "nothing is remembered of tool servers\n"
+        assert done.stderr == "the bridge remembers no tool server\n"
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ def test_forget_all_forgets_every_server(file: Path, tmp_path: Path) -> None:
     [
         (
             ["--forget", "everything"],
-            "no server 'everything' is remembered: did you mean `mcp-servers/everything`?",
+            "the bridge remembers no server 'everything': did you mean `mcp-servers/everything`?",
         ),
-        (["--forget", "0123456"], "no server '0123456' is remembered: did you mean `01234567`?"),
+        (["--forget", "0123456"], "the bridge remembers no server '0123456': did you mean `01234567`?"),
         (["--forget", "twice"], "2 servers are called 'twice': give one of the ids "),
         (["--forget", "twice", "--forget-all"], "give --forget or --forget-all, not both"),
         (

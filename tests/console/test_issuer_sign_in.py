@@ -233,7 +233,7 @@ async def test_an_id_token_signs_nobody_in_without_an_access_token_that_counts(
         here.people.access = lambda _: access(here)
         browser = here.browser()
         back = await signs_in(browser)
-        assert (back.status_code, "corp has told who you are, but not what you may do here" in back.text) == (
+        assert (back.status_code, "corp has identified you, but gives you no rights here" in back.text) == (
             403,
             True,
         )
@@ -241,7 +241,7 @@ async def test_an_id_token_signs_nobody_in_without_an_access_token_that_counts(
     lines = [one.message for one in caplog.records if one.name == issuer_sign_in.__name__]
     (line,) = lines
     assert line.startswith(
-        "issuers.corp: the console does not let in corp:alice, whose access token does not count"
+        "issuers.corp: the console does not let in corp:alice, whose access token is not accepted"
     )
     assert why in line
 
@@ -268,7 +268,7 @@ async def test_an_invalid_answer_of_an_issuer_signs_nobody_in(
             setattr(here.people, name, value)
         browser = here.browser()
         back = await signs_in(browser)
-        assert (back.status_code, "corp has signed nobody in" in back.text) == (502, True)
+        assert (back.status_code, "The sign-in at corp has failed" in back.text) == (502, True)
         assert (await browser.opens()).status_code == 401
     assert len([one for one in caplog.records if one.name == issuer_sign_in.__name__]) == 1
 
@@ -329,7 +329,7 @@ async def test_an_issuer_that_is_away_is_told_and_nothing_is_begun(
         here.people.tokens.metadata["authorization_endpoint"] = "http://evil.example/authorize"
         begun = await begins(here.browser())
         assert (begun.status_code, "set-cookie" in begun.headers) == (502, False)
-        assert "corp has signed nobody in" in begun.json()["error"]["message"]
+        assert "The sign-in at corp has failed" in begun.json()["error"]["message"]
     assert "issuers.corp: the console does not let in somebody" in caplog.text
 
 

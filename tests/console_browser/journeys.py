@@ -760,7 +760,7 @@ def test_a_person_signs_in_at_the_page_of_its_issuer_which_is_another_site(
             page = tab.opens()
             assert faults_by_axe(page, source) == []
             page.get_by_role("button", name="Sign in at corp").click()
-            expect(page.get_by_role("main")).to_contain_text("corp has signed nobody in")
+            expect(page.get_by_role("main")).to_contain_text("The sign-in at corp has failed")
             assert faults_by_axe(page, source) == []
             tab.faults.clear()  # the 502 of that page
 

@@ -142,7 +142,7 @@ REPLICA: Final = 'replica_url = "unix:/run/mcp-a2a/1.sock"'
     ("of_bridge", "of_server", "words"),
     [
         ("", "", "without PostgreSQL each of them would know other tasks"),
-        (STORE, "", "need an address of this process alone"),
+        (STORE, "", "need an address of this process only"),
         (
             STORE + REPLICA,
             "",

@@ -346,7 +346,7 @@ async def test_a_file_of_a_newer_release_is_refused_and_left_alone(tmp_path: Pat
         pass
     set_version(path, len(STEPS) + 1)
     before = path.read_bytes()
-    with pytest.raises(UsageError, match=r"newer release \(schema 5, this one reads up to 4\): install"):
+    with pytest.raises(UsageError, match=r"newer release \(schema 5, this release reads up to 4\): install"):
         await SQLiteStore(path).__aenter__()
     assert path.read_bytes() == before
     set_version(path, len(STEPS))

@@ -265,7 +265,7 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
         if response.status_code == HTTPStatus.NOT_MODIFIED:
             if held is None:
                 raise PeerError(
-                    f"{redacted_url(self.url)} says that its card has not changed, but it was never seen"
+                    f"{redacted_url(self.url)} says that its card has not changed, but the bridge has never read it"
                 )
             text = held.value.text
         proof = await _proof(text, card_url, self._pins)

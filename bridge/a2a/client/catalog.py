@@ -179,7 +179,9 @@ class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
         if response.status_code != HTTPStatus.NOT_MODIFIED:
             return response, _page_from(text, url, validators_of(response))
         if known is None:
-            raise PeerError(f"{redacted_url(self.url)} says that it has not changed, but it was never seen")
+            raise PeerError(
+                f"{redacted_url(self.url)} says that it has not changed, but the bridge has never read it"
+            )
         return response, known.model_copy(update={"validators": validators_of(response, known.validators)})
 
     # The agents of the catalog
@@ -195,7 +197,9 @@ class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
                 logger.warning("the agent %s is left out: %s", agent.name, exc)
                 continue
             if entries.setdefault(agent.name, entry) != entry:
-                logger.warning("%s lists %s twice; the first one counts", redacted_url(self.url), agent.name)
+                logger.warning(
+                    "%s lists %s twice; the first entry is used", redacted_url(self.url), agent.name
+                )
         return tuple(entries.values())
 
     def _is_news(self, before: tuple[CatalogEntry, ...], now: tuple[CatalogEntry, ...]) -> bool:
@@ -209,7 +213,7 @@ class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
         """
         parsed = url_within(self.url, card_url).copy_with(fragment=None)
         if parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo:
-            raise PeerError(f"{echoed(redacted_url(card_url))!r} is not where a card can be read")
+            raise PeerError(f"{echoed(redacted_url(card_url))!r} is not the URL of a card")
         url = str(parsed)
         leads_inside = is_private_host(parsed.host) and not self.reach.is_private
         if leads_inside and not (self._trust.allow_private or origin_of(url) in self._trust.origins):

@@ -442,7 +442,7 @@ class _Following:
                     raise
                 if not is_told:
                     is_told, seconds = True, self._pace.outage_seconds
-                    logger.warning("task %s is asked for again for up to %g s: %s", task_id, seconds, exc)
+                    logger.warning("task %s is read again for up to %g s: %s", task_id, seconds, exc)
                 if isinstance(exc, AgentBusyError):
                     pause_seconds = max(pause_seconds, exc.retry_after_seconds)
                 if anyio.current_time() + pause_seconds > given_up_at:
@@ -463,7 +463,7 @@ class _Following:
         try:
             self.take(made(StreamResponse, task=more_complete(self.task, await self._client.get(task_id))))
         except PeerError as exc:
-            logger.info("a task of %s could not be read, so its events alone count: %s", self._client, exc)
+            logger.info("a task of %s could not be read, so only its events are used: %s", self._client, exc)
         return self.task
 
     def _reply(self, task: Task) -> Task | None:

@@ -209,7 +209,7 @@ class _CatalogRequest:
         except ValueError:
             mark = name = ""
         if mark != self._mark or not name:
-            raise RefusedError(400, "pageToken is not one that this search gave out")
+            raise RefusedError(400, "pageToken does not belong to this search")
         return name
 
     @property

@@ -119,7 +119,7 @@ class CallRequest:
             return (Part(text=self.text),)
         if self.skill is None:
             raise UsageError(
-                "which skill? Name it after the URL, or give --text (mcp-a2a call URL lists them)"
+                "which skill? Name it after the URL, or give --text (mcp-a2a call URL lists the skills)"
             )
         tool = tool_on(card, self.skill)
         arguments = self.arguments
@@ -145,7 +145,7 @@ class CallRequest:
             return
         hint = meant(self.skill, names)
         if not hint.startswith(_SIMILAR) and len(names) > _MOST_NAMES:
-            hint = "mcp-a2a call URL lists them"
+            hint = "mcp-a2a call URL lists the skills"
         raise UsageError(f"there is no skill {self.skill!r}: {hint}")
 
 

@@ -109,7 +109,7 @@ def _some(names: Sequence[str]) -> str:
 def _verdict(found: Findings) -> str:
     if found.faults:
         return counted(len(found.faults), "fault")
-    return "no faults, as far as it was checked" if found.unseen else "all is well"
+    return "no faults in what was checked" if found.unseen else "all is well"
 
 
 def _peer_lines(peers: Sequence[PeerFindings], *, is_seen: bool) -> Iterable[str]:

@@ -175,7 +175,7 @@ def _require_url(url: str) -> None:
         TypeAdapter(HttpUrl).validate_python(url)
     except ValidationError as exc:
         raise UsageError(
-            f"{shown_url(url)!r} is not a URL of a server: it begins with http:// or https://"
+            f"{shown_url(url)!r} is not the URL of a server: such a URL begins with http:// or https://"
         ) from exc
 
 

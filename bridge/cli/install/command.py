@@ -188,7 +188,7 @@ def _require_consistent(options: dict[str, Any], host: places.Host) -> None:
     changes = options["remove"] or options["add"]
     if host.is_yaml and (changes or options["path"]):
         raise UsageError(
-            f"{host.title} keeps its servers in YAML, which is not edited here: "
+            f"{host.title} keeps its servers in YAML, which mcp-a2a does not edit: "
             f"change {_user_file(host)} yourself, or with `goose configure`"
         )
     if host.is_yaml or (options["host"] == _PRINTED and not options["path"]):
@@ -297,7 +297,7 @@ def _print(options: dict[str, Any], host: places.Host, server: JsonObject) -> in
         return 0
     render.write_document(entry.yaml_for(name, server, host))
     render.say(
-        f"{host.title} keeps its servers in YAML, which is not edited here: put this into {_user_file(host)} yourself,"
+        f"{host.title} keeps its servers in YAML, which mcp-a2a does not edit: put this into {_user_file(host)},"
         f" below the {host.servers_key} that are there. {host.afterwards}."
     )
     return 0

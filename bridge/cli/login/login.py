@@ -77,7 +77,7 @@ _WEB: Final = ("http://", "https://")
     "--ca", type=_FILE, help="For a URL: the only certificate authorities to trust for it, a PEM file."
 )
 @click.option(
-    "--allow-private", is_flag=True, help="For a URL: allow the server to lead to private addresses."
+    "--allow-private", is_flag=True, help="For a URL: allow private addresses that the server names."
 )
 def login(**options: Any) -> int:
     """Log in at a tool server, an agent or a catalog that needs a person.

@@ -127,7 +127,7 @@ async def _findings(client: httpx2.AsyncClient, root: str, token: str | None) ->
     if answer.status_code == 404 or (token is None and answer.status_code in (401, 403)):
         return None
     if answer.status_code == 401:
-        raise UsageError(f"{root} does not take this token ({answer.status_code})")
+        raise UsageError(f"{root} does not accept this token ({answer.status_code})")
     if answer.status_code == 403:
         raise UsageError(f"{root} shows its health to operators only, and this token is not an operator's")
     told: JsonObject = answer.raise_for_status().json()

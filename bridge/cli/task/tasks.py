@@ -247,7 +247,7 @@ def _require_owners(listed: Iterable[Task]) -> None:
         PeerError: a task names no owner.
     """
     if not all(map(_owner_of, listed)):
-        raise PeerError("the agent does not take you for an operator, and shows you your own tasks only")
+        raise PeerError("the agent does not accept you as an operator, and shows only your own tasks")
 
 
 _COLUMNS: Final[dict[str, Callable[[Task], str]]] = {

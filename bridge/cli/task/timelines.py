@@ -15,7 +15,7 @@ _WORDS: Final = {
     MomentKind.MESSAGE: "message",
     MomentKind.SAID: "the agent said something",
     MomentKind.CANCEL: "asked to cancel",
-    MomentKind.RESUMED: "taken up by another process",
+    MomentKind.RESUMED: "taken over by another process",
 }
 """The words for each kind. A moment that is a state is shown by its name."""
 

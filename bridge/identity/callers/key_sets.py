@@ -183,9 +183,9 @@ class KeySource:
         self.metadata = found = await self._found_metadata()
         url = found.text("jwks_uri")
         if url is None or urlsplit(url).scheme not in ("http", "https"):
-            raise ValueError(f"{found.url} says no jwks_uri")
+            raise ValueError(f"{found.url} has no jwks_uri")
         if urlsplit(found.url).scheme == "https" and urlsplit(url).scheme != "https":
-            raise ValueError(f"{found.url} leads to keys that are not sent over HTTPS")
+            raise ValueError(f"{found.url} names keys that are not served over HTTPS")
         return url
 
     async def _found_metadata(self) -> IssuerMetadata:
@@ -208,7 +208,7 @@ class KeySource:
         try:
             request = self._http.build_request("GET", url)
         except (httpx2.InvalidURL, ValueError) as exc:
-            raise ValueError("it leads to something that is not a URL") from exc
+            raise ValueError("it names something that is not a URL") from exc
         return await fetched_json(self._http, request, limits, self.guard(url))
 
     def guard(self, url: str) -> AddressGuard | None:

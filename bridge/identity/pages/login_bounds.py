@@ -22,8 +22,10 @@ class LoginBounds:
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._failures = Attempts("Too many have failed to show who they are. Wait a minute")
-        self._begins = Attempts("Many logins were begun here. Wait some minutes", BEGUN_MOST, STATE_SECONDS)
+        self._failures = Attempts("Too many attempts have failed. Wait a minute")
+        self._begins = Attempts(
+            "Too many logins have begun here. Wait some minutes", BEGUN_MOST, STATE_SECONDS
+        )
         self._log = RateLimitedLog(now)
 
     def require(self, address: str, link: LoginLink) -> None:

@@ -367,7 +367,7 @@ class KeptCallerLogins:
         """
         if not self.callers.can_log_in(principal):
             raise PeerError(
-                f"{self.login_config.name} wants a login of each caller, and no browser can show that it is {principal}"
+                f"{self.login_config.name} needs a login of each caller, and {principal} cannot log in with a browser"
             )
         login = await self._found(principal)
         return login.since if login is not None and self._is_usable(login, principal, after) else None
@@ -409,9 +409,7 @@ class KeptCallerLogins:
                 BridgeError,
                 OSError,
             ) as exc:  # the person takes minutes, and a database may be back by then
-                logger.info(
-                    "the login of %s is looked for again: %s", awaited.principal, self._unreadable(exc)
-                )
+                logger.info("the login of %s is read again: %s", awaited.principal, self._unreadable(exc))
                 login = None
             if login is not None and login.since < over_at:
                 if self._is_usable(login, awaited.principal, awaited.after):

@@ -34,7 +34,7 @@ def issuer_button(login: IssuerLogin) -> str:
 def who_form(link: LoginLink, person: BrowserPerson, asks: str) -> str:
     """Asks who is in the browser."""
     return (
-        f"<p>{shown(link.server)} wants a login of {shown(link.principal)}. Show first that this is you.</p>"
+        f"<p>{shown(link.server)} needs a login of {shown(link.principal)}. First prove that this is you.</p>"
         f'<form method="post">{_hidden(person)}{asks}</form>'
     )
 

@@ -34,7 +34,7 @@ class LoginLinkError(Exception):
     """A link or a cookie cannot be opened: it is foreign or damaged, or it has expired."""
 
     def __init__(self, *, is_over: bool = False) -> None:
-        super().__init__("its time is over" if is_over else "it is not of this bridge")
+        super().__init__("it has expired" if is_over else "it does not belong to this bridge")
         self.is_over = is_over
 
 

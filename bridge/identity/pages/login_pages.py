@@ -186,7 +186,7 @@ class LoginPages:
             raise RefusedError(403, "Logins need https")
         verb = scope["method"]
         if verb not in ("GET", "POST"):
-            raise RefusedError(405, "This takes GET and POST")
+            raise RefusedError(405, "This path takes GET and POST")
         body = await request_body(receive, headers, _FORM_BYTES) if verb == "POST" else b""
         return _LoginVisit(
             verb,
@@ -212,9 +212,7 @@ class LoginPages:
         person = self._person_in(visit, text, now)
         if visit.verb == "POST":
             if person is None or not is_same(visit.form, "csrf", person.csrf):
-                raise RefusedError(
-                    403, "This form was not shown to this browser, or long ago: open the link again"
-                )
+                raise RefusedError(403, "This form is too old, or from another browser: open the link again")
             return await self._posted(visit, link, login_config, text, person)
         if person is not None and person.principal == link.principal:
             return _page(
@@ -239,8 +237,10 @@ class LoginPages:
             try:
                 await self._decline(login_config)
             except (BridgeError, OSError) as exc:
-                logger.warning("%s: %s declined, which is not kept: %s", link.place, link.principal, exc)
-                raise RefusedError(503, "Your answer cannot be kept now. Try again in a while") from exc
+                logger.warning(
+                    "%s: %s declined, and this cannot be stored: %s", link.place, link.principal, exc
+                )
+                raise RefusedError(503, "Your answer cannot be stored now. Try again in a while") from exc
             self._notify(link, "declined")
             page = _page(HTTPStatus.OK, _words("You did not log in. Close this page."))
             return _without_cookies(visit, page)
@@ -266,7 +266,7 @@ class LoginPages:
             target, begun = await login.begin(f"{visit.base_url}{WHO_PATH}", self._places.answer_seconds)
         except BridgeError as exc:
             logger.warning("issuers.%s: %s cannot show who it is: %s", name, link.principal, exc)
-            words = f"{name} cannot tell now who you are. Its operator finds why in the log"
+            words = f"{name} cannot identify you now. The log of the bridge says why"
             raise RefusedError(502, words) from exc
         page = _leading_to(target, name)
         pending = PendingProof(text, begun, time.time() + STATE_SECONDS)
@@ -284,7 +284,7 @@ class LoginPages:
             raise self._foreign(visit, "this browser did not begin this sign-in") from exc
         link = self._seals.link(pending.link_text, now)
         if not is_same(visit.query, "state", pending.begun.state):
-            raise self._foreign(visit, "the answer is not the one to who opened this login")
+            raise self._foreign(visit, "the answer belongs to another sign-in")
         self._login_config_for(link)
         login = self._places.issuer_login(link.principal)
         if login is None:
@@ -295,9 +295,7 @@ class LoginPages:
         except BridgeError as exc:
             name = login.issuer.name
             logger.warning("issuers.%s: %s has not shown who it is: %s", name, link.principal, exc)
-            page = _page(
-                HTTPStatus.BAD_GATEWAY, _words(f"{name} did not tell who you are. Try the link again.")
-            )
+            page = _page(HTTPStatus.BAD_GATEWAY, _words(f"{name} did not identify you. Try the link again."))
             return _without_cookies(visit, page, _PROOF)
         self._require_person(visit, link, person.principal)
         response = self._person_back(visit, pending.link_text, person.principal)
@@ -322,7 +320,7 @@ class LoginPages:
             self._notify(link, "failed")
             logger.warning("%s: no login of %s was begun: %s", link.place, link.principal, exc)
             raise RefusedError(
-                502, f"{link.server} cannot be logged in to now. Its operator finds why in the log"
+                502, f"You cannot log in at {link.server} now. The log of the bridge says why"
             ) from exc
         now = time.time()
         # The page has done its work, and a cookie is short.
@@ -342,7 +340,7 @@ class LoginPages:
                 raise
             raise self._foreign(visit, "this browser began no login") from exc
         if not is_same(visit.query, "state", pending.begun.state):
-            raise self._foreign(visit, "the answer is not the one to the login of this browser")
+            raise self._foreign(visit, "the answer belongs to another login")
         self._take(pending.begun.state, pending.expires_at, now)
         link, login_config = pending.link, self._login_config_for(pending.link)
         if not _is_still_meant(pending, login_config):
@@ -393,7 +391,7 @@ class LoginPages:
             left = await revoke(login_config, login)
             words = f"; not all its tokens are revoked: {left}" if left else ""
             logger.warning(
-                "%s: no login of %s: nobody may call so any more%s", link.place, link.principal, words
+                "%s: no login of %s: this principal may no longer call%s", link.place, link.principal, words
             )
             raise
 
@@ -444,7 +442,7 @@ class LoginPages:
         async with login_config.keeper.held(login_config.key) as held:
             if held.login is None and held.is_there:  # another replica may have its key
                 raise UsageError(
-                    f"the login in {login_config.keeper.where} does not open with the `keys` that are here"
+                    f"the login in {login_config.keeper.where} cannot be opened with the present `keys`"
                 )
             if held.login is None or held.login.lost:
                 await held.write(Login("", "", "", "", got_at=now, since=now, lost=DECLINED))
@@ -487,7 +485,7 @@ class LoginPages:
 
     def _set_cookie(self, visit: _LoginVisit, response: Response, name: str, value: str) -> None:
         if len(value) > _COOKIE_BYTES:
-            raise RefusedError(502, "The login needs more than a browser keeps in a cookie")
+            raise RefusedError(502, "The data of the login is too long for a cookie")
         response.set_cookie(
             visit.cookie_name(name),
             value,
@@ -527,7 +525,7 @@ def _once(encoded: bytes) -> Mapping[str, str]:
     except ValueError as exc:
         raise RefusedError(400, "This form cannot be read") from exc
     if len(dict(said)) < len(said):
-        raise RefusedError(400, "A field stands here twice")
+        raise RefusedError(400, "A field comes twice")
     return dict(said)
 
 

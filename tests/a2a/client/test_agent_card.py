@@ -113,7 +113,7 @@ async def test_an_invalid_card_does_not_replace_the_known_card(
             publisher.status = status
             if status == 304:
                 assert await source.refresh() is found
-                with pytest.raises(PeerError, match="but it was never seen"):
+                with pytest.raises(PeerError, match="but the bridge has never read it"):
                     await CardSource(http, url, None, card_bounds()).refresh()
             else:
                 with pytest.raises(PeerError):

@@ -271,7 +271,7 @@ async def test_an_invalid_catalog_does_not_replace_the_known_catalog(status: int
 async def test_a_304_for_a_catalog_that_was_never_read_is_an_error() -> None:
     catalog = Catalog([])
     catalog.status = 304
-    with pytest.raises(PeerError, match="never seen"):
+    with pytest.raises(PeerError, match="has never read it"):
         await public_source(catalog).refresh()
 
 

@@ -470,7 +470,7 @@ async def test_a_task_whose_agent_is_gone_is_given_up_with_what_was_known(
     assert [lost.value.task_id] == ear.tasks
     told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert [words.partition(": http")[0] for words in told] == [
-        f"task {lost.value.task_id} is asked for again for up to 0.1 s"
+        f"task {lost.value.task_id} is read again for up to 0.1 s"
     ]
 
 

@@ -814,7 +814,7 @@ async def test_a_suggested_command_masks_the_user_in_the_url(run: Run, bridge: R
     [
         (["ehco", "text=hi"], "there is no skill 'ehco': did you mean `echo`"),
         (["ehco", "--text", "hi"], "there is no skill 'ehco': did you mean `echo`"),
-        (["qqqq"], "there is no skill 'qqqq': mcp-a2a call URL lists them"),
+        (["qqqq"], "there is no skill 'qqqq': mcp-a2a call URL lists the skills"),
     ],
 )
 async def test_a_mistyped_skill_is_refused_and_leaves_no_task(

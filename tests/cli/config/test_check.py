@@ -189,7 +189,7 @@ def test_a_deviation_of_a_card_is_a_note(tmp_path: Path) -> None:
         written(tmp_path, f"[agents.old]\ncard = '{url}'\n[agents_as_tools.team]\nfrom = ['old']\n")
         found = found_in(tmp_path)
     assert found["faults"] == []
-    assert any(note.startswith("agents.old: not as A2A asks: ") for note in found["notes"])
+    assert any(note.startswith("agents.old: does not conform to A2A: ") for note in found["notes"])
 
 
 def test_an_extension_that_a_card_does_not_declare_is_a_note(tmp_path: Path) -> None:
@@ -486,9 +486,9 @@ def test_offline_nothing_is_started_and_unchecked_things_are_listed(tmp_path: Pa
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "x").exists()
     assert "Not checked\n  whether tool_servers.raw can be called" in done.stdout
-    assert "names, collisions, rules for nothing" in done.stdout
+    assert "names, collisions, rules without effect" in done.stdout
     assert "/mcp/team" in done.stdout
-    assert done.stdout.splitlines()[-1] == "bridge.toml: no faults, as far as it was checked"
+    assert done.stdout.splitlines()[-1] == "bridge.toml: no faults in what was checked"
 
 
 def test_a_silent_server_is_awaited_for_the_given_time_only(tmp_path: Path) -> None:
@@ -604,7 +604,7 @@ def test_a_key_that_serve_would_refuse_is_a_fault_of_its_line(tmp_path: Path) ->
     written(tmp_path, keys, RAW, DEVTOOLS)
     said = check(tmp_path, "--offline", SHORT="k" * 31)
     assert (said.returncode, "k" * 31 in said.stdout + said.stderr) == (1, False)
-    words = "bridge.toml:3: bridge.keys: the key has fewer than 32 bytes, so that it can be guessed"
+    words = "bridge.toml:3: bridge.keys: the key has fewer than 32 bytes, so it can be guessed"
     assert words in " ".join(said.stdout.split())
     assert check(tmp_path, "--offline", SHORT="k" * 32).returncode == 0
 

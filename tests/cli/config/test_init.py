@@ -98,10 +98,10 @@ def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--server", "http://"], "is not a URL"),
+        (["--server", "http://"], "is not the URL of a server"),
         (["--server", "'"], "is not a command"),
         (["--server", ""], "a server is named by"),
-        (["--agent", "research.example.com"], "is not a URL"),
+        (["--agent", "research.example.com"], "is not the URL of a server"),
         (["--agent", f"Research={URL}"], "a name takes"),
         (["--agent", URL, "--agent", URL], "the same name"),
         (["no/such/folder.toml"], "cannot write"),

@@ -172,7 +172,7 @@ def test_with_a_url_doctor_shows_an_operator_the_findings_of_the_bridge(tmp_path
         assert failure["mend"].startswith(f"mcp-a2a tasks {url}/agents/devtools ")
         for name, said in (
             ("ANN", "this token is not an operator's"),
-            ("BOB", "does not take this token (401)"),
+            ("BOB", "does not accept this token (401)"),
         ):
             done = doctor(tmp_path, url, "--bearer", f"env:{name}", BOB="bob-token")
             assert done.returncode == 2

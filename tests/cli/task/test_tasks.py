@@ -157,7 +157,7 @@ async def test_an_operator_lists_shows_answers_and_cancels_the_tasks_of_all(run:
     assert f"{first.task_id} --all --reply" in shown.out
     assert (answered.code, canceled.code) == (0, 0)
     assert (refused.code, refused.out) == (1, "")
-    assert "does not take you for an operator" in refused.err
+    assert "does not accept you as an operator" in refused.err
     for one in not_found:
         assert one.code == 1
         assert "(TASK_NOT_FOUND). An operator of a bridge finds the tasks of others with --all" in one.err

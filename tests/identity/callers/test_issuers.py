@@ -482,9 +482,9 @@ async def test_before_the_first_key_set_a_token_cannot_be_judged(
     ("metadata", "said"),
     [
         ({"issuer": f"{LOGIN}/"}, "the metadata of another issuer"),
-        ({"jwks_uri": None}, "says no jwks_uri"),
-        ({"jwks_uri": "file:///etc/passwd"}, "says no jwks_uri"),
-        ({"jwks_uri": "http://login.example.com/jwks"}, "not sent over HTTPS"),
+        ({"jwks_uri": None}, "has no jwks_uri"),
+        ({"jwks_uri": "file:///etc/passwd"}, "has no jwks_uri"),
+        ({"jwks_uri": "http://login.example.com/jwks"}, "not served over HTTPS"),
         ({"jwks_uri": "https://[/jwks"}, "Invalid IPv6 URL"),
     ],
 )

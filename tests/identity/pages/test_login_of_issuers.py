@@ -246,7 +246,7 @@ async def test_a_wrong_id_token_shows_nothing(
 @pytest.mark.parametrize(
     ("back", "status", "words"),
     [
-        ({"state": "other"}, 403, "the answer is not the one to who opened this login"),
+        ({"state": "other"}, 403, "the answer belongs to another sign-in"),
         ({"iss": ""}, 502, "the answer names no issuer in `iss`"),
         ({"iss": "https://other.example"}, 502, "the answer names the issuer https://other.example in `iss`"),
         ({"error": "access_denied", "code": ""}, 502, "gave no code: access_denied"),
@@ -282,7 +282,7 @@ async def test_an_issuer_without_a_page_for_browsers_gets_none(
         here.people.tokens.metadata |= metadata
         link, browser = here.link_of(ALICE), Browser(here.replica)
         assert await shows(browser, link) == 502
-        assert "corp cannot tell now who you are" in browser.page.text
+        assert "corp cannot identify you now" in browser.page.text
         (record,) = caplog.records
         assert re.match(r"issuers\.corp: corp:alice cannot show who it is: ", record.getMessage())
         assert words in record.getMessage()

@@ -378,7 +378,7 @@ async def test_while_no_login_can_be_kept_the_page_says_so_and_the_log_says_why(
         assert "Your answer cannot be kept now" in browser.page.text
         await browser.opens(link)
         assert await browser.sends(link, approve="yes") == 502
-        assert "Its operator finds why in the log" in browser.page.text
+        assert "The log of the bridge says why" in browser.page.text
         told = ["tool_servers.crm: alice declined, which", "tool_servers.crm: no login of alice was begun"]
         assert [any(line.startswith(one) for line in caplog.messages) for one in told] == [True, True]
         (tmp_path / "logins").unlink()
@@ -412,7 +412,7 @@ async def test_a_login_that_only_other_replicas_can_open_is_not_declined_away(
         file.write_bytes(unreadable := b"sealed by somebody else")
         assert await browser.sends(link, decline="yes") == 503
         assert file.read_bytes() == unreadable
-    assert "does not open with the `keys` that are here" in caplog.text
+    assert "cannot be opened with the present `keys`" in caplog.text
 
 
 async def test_every_page_is_in_no_frame_runs_nothing_and_is_kept_nowhere(tmp_path: Path) -> None:
@@ -488,7 +488,7 @@ def test_what_is_sealed_for_one_use_opens_for_no_other() -> None:
     for text in (seals.sealed(person), seals.sealed(pending), seals.sealed(link)[:-2], "", "ä"):
         with pytest.raises(LoginLinkError):
             seals.link(text, now)
-    with pytest.raises(LoginLinkError, match="its time is over"):
+    with pytest.raises(LoginLinkError, match="it has expired"):
         seals.person(seals.sealed(replace(person, expires_at=now)), now)
 
 
