@@ -251,7 +251,7 @@ async def test_the_signers_of_a_card_are_shown_with_the_verification(run: Run, t
     assert await shown(signed(whole, key())) == [
         f'not verified: key "{kid}", ES256',
         f'not verified: key "{kid}", ES256, in the form sdk',
-        "--signed-by FILE|URL verifies them",
+        "--signed-by FILE|URL verifies signatures",
     ]
     keys.write_text(json.dumps({"keys": [dict(key().public)]}))
     assert await shown(signed(whole, key()), "--signed-by", str(keys)) == [

@@ -520,4 +520,4 @@ def test_goose_is_told_what_to_put_into_its_file(machine: Machine) -> None:
     assert done.stdout.startswith("extensions:\n  research:\n")
     assert f"put this into {machine.home}/.config/goose/config.yaml," in done.stderr
     assert not (machine.home / ".config" / "goose").exists()
-    assert "YAML, which is not edited here" in machine.install("goose", URL, "--remove").stderr
+    assert "YAML, which mcp-a2a does not edit" in machine.install("goose", URL, "--remove").stderr
