@@ -67,6 +67,11 @@ class Principal:
     `devtools/create_*` holds where the name of the agent or server matches `devtools`."""
     scopes: tuple[ScopeRule, ...] = ()
     """The scopes of the principal's issuer, in the order of the file; empty if scopes open nothing."""
+    resources: tuple[str, ...] | None = None
+    """Globs of the URIs of resources that it may use. None means all resources for a principal that may use every
+    skill, else none. `AGENT/GLOB` holds for agents with a matching name: no name holds the colon of a URI."""
+    prompts: tuple[str, ...] | None = None
+    """Globs of the prompts that it may use, in the form of `skills`. None as for `resources`."""
     expires_at: float | None = field(default=None, compare=False)
     """When its token expires, in seconds since the epoch; None for a secret that does not expire."""
     token: CallerToken | None = field(default=None, compare=False)
@@ -85,11 +90,35 @@ class Principal:
     def in_face(self, face: str) -> Principal:
         """This principal at one agent or MCP server: with only the globs for that name, without their part before the
         slash."""
-        if not self.scopes and not any("/" in glob for glob in self.skills):
+        globs = (*self.skills, *(self.resources or ()), *(self.prompts or ()))
+        if not self.scopes and not any("/" in glob for glob in globs):
             return self
-        skills = _globs_in_face(self.skills, face)
-        scopes = tuple((scope, _globs_in_face(globs, face)) for scope, globs in self.scopes)
-        return replace(self, skills=skills, scopes=scopes)
+        return replace(
+            self,
+            skills=_globs_in_face(self.skills, face),
+            scopes=tuple((scope, _globs_in_face(globs, face)) for scope, globs in self.scopes),
+            resources=_globs_in_face(self.resource_globs, face),
+            prompts=_globs_in_face(self.prompt_globs, face),
+        )
+
+    @property
+    def resource_globs(self) -> tuple[str, ...]:
+        """The globs of resources that it may use; see `resource_rights`."""
+        return self._unless_limited(self.resources)
+
+    @property
+    def prompt_globs(self) -> tuple[str, ...]:
+        """The globs of prompts that it may use."""
+        return self._unless_limited(self.prompts)
+
+    def _unless_limited(self, globs: tuple[str, ...] | None) -> tuple[str, ...]:
+        if globs is not None:
+            return globs
+        return ("*",) if self.skills == ("*",) and not self.scopes else ()
+
+    def may_use_prompt(self, name: str) -> bool:
+        """Whether this principal may use a prompt. Call this on a result of `in_face`."""
+        return _is_among(name, self.prompt_globs)
 
     def may_use(self, skill: OfferedNames | str) -> bool:
         """Whether this principal may use a skill. Call this on a result of `in_face`."""
@@ -167,7 +196,7 @@ def _globs_in_face(globs: tuple[str, ...], face: str) -> tuple[str, ...]:
 
 def _glob_in_face(glob: str, face: str) -> str | None:
     where, slash, what = glob.partition("/")
-    if not slash:
+    if not slash or ":" in where:  # a URI has a scheme before its first slash
         return glob
     return what if fnmatchcase(face, where) else None
 
