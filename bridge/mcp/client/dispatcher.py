@@ -62,7 +62,7 @@ from bridge.errors import counted
 from bridge.mcp.client.elicitation_routing import MODES, ElicitationRouter
 from bridge.mcp.client.faults import FLOODED, UNREACHABLE, error_of
 from bridge.mcp.client.incoming import Incoming
-from bridge.mcp.client.values import OnProgress, ProgressReport
+from bridge.mcp.client.values import OnNews, OnProgress, ProgressReport
 from bridge.mcp.messages import ELICIT, TASKS_EXTENSION, UnreadableError
 from bridge.text.jsonvalues import JsonObject, exceeds_floats, json_bytes
 from bridge.trace import OnHop
@@ -76,6 +76,17 @@ _TASK_NEWS: Final = frozenset({"notifications/tasks", "notifications/tasks/statu
 
 _SUBSCRIBED: Final = "notifications/subscriptions/acknowledged"
 """Says which changes will be notified; with the tasks extension, also of which tasks."""
+
+_CHANGES: Final = frozenset(
+    {
+        "notifications/resources/updated",
+        "notifications/resources/list_changed",
+        "notifications/prompts/list_changed",
+    }
+)
+"""The notifications that a subscription may ask for, besides changes of tools."""
+_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
+"""The key in `_meta` that names the request of a subscription (basic/patterns/subscriptions)."""
 
 _HANDSHAKE: Final = frozenset({"server/discover", "initialize"})
 """The requests that start a session. The SDK gives up `server/discover` after 10 s and ignores a later answer; here
@@ -148,6 +159,8 @@ class Wire(JSONRPCDispatcher):
         self._answers: dict[RequestId, asyncio.Future[JsonObject | ErrorData]] = {}
         self._progress: dict[str, OnProgress] = {}
         self._task_news: dict[str, OnTaskNews] = {}
+        self._news: dict[RequestId | None, list[OnNews]] = {}
+        """Who is told of changes: by the request of a subscription, or None for all changes."""
         self._tokens = itertools.count(1)
         self.on_hop: OnHop | None = None
         """Called with the bridge's requests and their answers, and with the server's notifications and questions."""
@@ -342,6 +355,15 @@ class Wire(JSONRPCDispatcher):
             for task_id in _subscribed_tasks(params):
                 if (on_news := self._task_news.get(task_id)) is not None:
                     on_news({"taskId": task_id})
+        if self._news and (method in _CHANGES or method == _SUBSCRIBED):
+            self._tell_of_change(method, dict(params))
+
+    def _tell_of_change(self, method: str, params: JsonObject) -> None:
+        meta = params.get("_meta")
+        subscription = meta.get(_SUBSCRIPTION) if isinstance(meta, dict) else None
+        request_id = coerce_request_id(subscription) if isinstance(subscription, str | int) else None
+        for on_news in tuple(self._news.get(request_id, ())):
+            on_news(method, params)
 
     @contextmanager
     def progress_to(self, listener: OnProgress | None) -> Iterator[JsonObject]:
@@ -355,6 +377,19 @@ class Wire(JSONRPCDispatcher):
             yield {"progressToken": token}
         finally:
             del self._progress[token]
+
+    @contextmanager
+    def news_to(self, request_id: int | None, on_news: OnNews) -> Iterator[None]:
+        """Pass changes of resources and prompts to `on_news` while this is open: those of a subscription by the id of
+        its request, or with None those that belong to no subscription, as MCP 2025-11-25 sends them."""
+        told = self._news.setdefault(request_id, [])
+        told.append(on_news)
+        try:
+            yield
+        finally:
+            told.remove(on_news)
+            if not told:
+                del self._news[request_id]
 
     @contextmanager
     def task_news_to(self, task_id: str, on_news: OnTaskNews) -> Iterator[None]:

@@ -50,11 +50,20 @@ from bridge.mcp.client.faults import (
 )
 from bridge.mcp.client.listed_tools import listed_tools
 from bridge.mcp.client.stderr import LastWords
+from bridge.mcp.client.subscriptions import LISTEN, LegacySubscriptions
 from bridge.mcp.client.transports.http_sse import http_sse, may_be_http_sse
 from bridge.mcp.client.transports.in_process import InProcessTarget, in_process
 from bridge.mcp.client.transports.stdio import StdioTarget, child
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget, streamable_http
-from bridge.mcp.client.values import Asker, Greeting, OnProgress, ProgressReport, ToolCall, ToolListing
+from bridge.mcp.client.values import (
+    Asker,
+    Greeting,
+    OnNews,
+    OnProgress,
+    ProgressReport,
+    ToolCall,
+    ToolListing,
+)
 from bridge.mcp.tools import Tool
 from bridge.settings import ServerSettings
 from bridge.text.jsonvalues import JsonObject, words_of
@@ -64,6 +73,8 @@ from bridge.version import __version__
 logger = logging.getLogger(__name__)
 
 CLIENT: Final = types.Implementation(name="mcp-a2a", version=__version__)
+_SHAREABLE: Final = {"resources", "prompts", "completions"}
+"""The capabilities that an agent may pass on."""
 _PING_SECONDS: Final = 10.0
 """How long a server may take to say whether it still knows the session."""
 _FIRST_LEGACY_ID: Final = 16
@@ -143,6 +154,7 @@ class ServerConnection:
     """Why the bridge ended the connection; empty if it did not. Set before `lost`."""
     calls: int = 0
     """The number of requests under way."""
+    subscriptions: LegacySubscriptions = field(default_factory=LegacySubscriptions)
     drained: Signal = field(default_factory=Signal)
     """Signalled when no request is under way any more."""
 
@@ -163,7 +175,16 @@ class ServerConnection:
             website_url=web_link(info.website_url) if info else None,
             instructions=self.session.instructions,
             icon_url=next((icon.src for icon in icons or () if web_link(icon.src)), None),
+            capabilities=self._capabilities,
         )
+
+    @property
+    def _capabilities(self) -> JsonObject:
+        declared = self.session.server_capabilities
+        if declared is None:
+            return {}
+        shown = declared.model_dump(by_alias=True, mode="json", exclude_none=True, include=_SHAREABLE)
+        return {**shown}
 
     @property
     def announces_changes(self) -> bool:
@@ -267,6 +288,39 @@ class ServerConnection:
             self.calls -= 1
             if self.calls == 0:
                 self.drained.notify()
+
+    async def listen(self, wanted: JsonObject, on_news: OnNews) -> None:
+        """Pass changes to `on_news`, until the server ends the subscription. `wanted` is the filter of
+        subscriptions/listen. The first news is the acknowledgment. Cancelling this ends the subscription on the server.
+
+        Raises:
+            ServerRefusedError: the server answered with an error.
+            ServerLostError, NotTakenError: the connection has ended.
+        """
+        try:
+            if self.era is Era.LEGACY:
+                return await self._listen_by_resource(wanted, on_news)
+            request_id = next(self.request_ids)
+            params: JsonObject = {"notifications": wanted, "_meta": self.stamp.meta}
+            with self.wire.news_to(request_id, on_news):
+                await self.wire.ask(request_id, LISTEN, params, self.stamp.headers(LISTEN, None, {}))
+        except MCPError as exc:
+            raise self._error_from(exc) from exc
+
+    async def _listen_by_resource(self, wanted: JsonObject, on_news: OnNews) -> None:
+        async def ask(method: str, uri: str) -> object:
+            return await self.wire.ask(
+                next(self.request_ids), method, {"uri": uri}, self.stamp.headers(method, None, {})
+            )
+
+        subscription = await self.subscriptions.opened(wanted, ask)
+        try:
+            with self.wire.news_to(None, subscription.passing_to(on_news)):
+                on_news(*subscription.acknowledgment)
+                await self.lost.wait()
+        finally:
+            await self.subscriptions.end(subscription, ask)
+        raise ServerLostError(f"The connection to {self.name} ended")
 
     async def _has_lost_session(self, error: MCPError) -> bool:
         """Whether the server also answers a ping with an unknown session. If it does not, the words were about a

@@ -108,8 +108,9 @@ from bridge.mcp.client.known_servers import Fact, ServerMemory
 from bridge.mcp.client.listed_tools import ListingPace
 from bridge.mcp.client.opening import Opener
 from bridge.mcp.client.server_connection import Deadline, RefusedHandshakeError, ServerConnection
+from bridge.mcp.client.subscriptions import LISTEN
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget, explained_at, is_local
-from bridge.mcp.client.values import Asker, Greeting, OnProgress, ToolCall, ToolListing
+from bridge.mcp.client.values import Asker, Greeting, OnNews, OnProgress, ToolCall, ToolListing
 from bridge.mcp.messages import result_as_specified, state_of_result
 from bridge.mcp.tools import Tool
 from bridge.settings import ServerSettings
@@ -285,8 +286,11 @@ class Session:
             hop.state = state_of_result(result)
         return result
 
-    async def request(self, method: str, params: JsonObject, *, name: str | None = None) -> JsonObject:
-        """Send a request. Returns the result as the server sent it. `name` is the name that an HTTP header repeats.
+    async def request(
+        self, method: str, params: JsonObject, *, name: str | None = None, meta: JsonObject | None = None
+    ) -> JsonObject:
+        """Send a request. Returns the result as the server sent it. `name` is the name that an HTTP header repeats, and
+        `meta` the `_meta` of the caller, to which the connection adds its own keys.
 
         Raises:
             ServerRefusedError, ServerDownError, ServerLostError: as `call` does.
@@ -294,9 +298,18 @@ class Session:
         with self._hops.sent("mcp", method, self._peer) or nullcontext() as hop:
             return await self._on_connection(
                 lambda connection: connection.request(
-                    method, params, name=name, meta=self._tell_of_trace(hop)
+                    method, params, name=name, meta={**(meta or {}), **self._tell_of_trace(hop)}
                 )
             )
+
+    async def listen(self, wanted: JsonObject, on_news: OnNews) -> None:
+        """Subscribe to changes; see `ServerConnection.listen`. A subscription ends with its connection.
+
+        Raises:
+            ServerRefusedError, ServerDownError, ServerLostError: as `call` does.
+        """
+        with self._hops.sent("mcp", LISTEN, self._peer) or nullcontext():
+            await (await self._connected()).listen(wanted, on_news)
 
     @contextmanager
     def about_task(self, task_id: str, asker: Asker, on_news: OnTaskNews) -> Iterator[Callable[[], None]]:

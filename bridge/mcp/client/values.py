@@ -20,6 +20,12 @@ class Greeting:
     website_url: str | None = None
     instructions: str | None = None
     icon_url: str | None = None
+    capabilities: JsonObject = field(default_factory=dict, hash=False)
+    """What the server declared of resources, prompts and completions, in MCP's own shape."""
+
+
+OnNews = Callable[[str, JsonObject], None]
+"""Called with the method and the params of a notification about resources or prompts."""
 
 
 @dataclass(frozen=True)
