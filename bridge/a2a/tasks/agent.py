@@ -144,6 +144,8 @@ class RunningWork:
     """Whether another process could resume this work from the kept bytes, even while the task is working."""
     stays: bool = False
     """Whether only this process can continue the task after it has waited for its client."""
+    is_standing: bool = False
+    """Whether the work goes on until somebody ends it; see `StandingWork`."""
     began_in: Hop | None = None
     """The hop of the request that began the work; None if hops have no listener."""
     release: Callable[[], None] = lambda: None
@@ -277,6 +279,23 @@ class ReservedWork(Protocol):
     def drop(self) -> None:
         """Release the resource. Called if the work is never called."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class StandingWork:
+    """Work that goes on until somebody ends it. Its first event answers its message, and the store keeps few of its
+    events."""
+
+    work: PlannedWork
+
+    async def __call__(self, job: Job) -> None:
+        """Do the work."""
+        await self.work(job)
+
+    def drop(self) -> None:
+        """See `ReservedWork.drop`."""
+        if isinstance(self.work, ReservedWork):
+            self.work.drop()
 
 
 class WorkSession(Protocol):

@@ -157,7 +157,9 @@ def _is_sayable(event: StreamResponse) -> bool:
 
 
 def _message_from(task: Task) -> Message | None:
-    """A completed task as a Message; None unless the task has exactly one artifact."""
+    """A completed task as a Message; None unless the task has exactly one artifact, or only a last message."""
+    if not task.artifacts and task.status.message is not None:
+        return task.status.message.changed(task_id=None)
     if task.artifacts is None or len(task.artifacts) != 1:
         return None
     (artifact,) = task.artifacts

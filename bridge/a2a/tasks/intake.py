@@ -42,6 +42,7 @@ from bridge.a2a.tasks.agent import (
     Commit,
     PlannedWork,
     RunningWork,
+    StandingWork,
     Turn,
     WorkSession,
 )
@@ -76,7 +77,7 @@ class AcceptedMessage:
     stored: Commit
     """The commit of the message."""
     is_held: bool = False
-    """Whether the message is held for running work, so that there is no answer to wait for."""
+    """Whether there is no outcome to wait for: the message is held for running work, or began standing work."""
     note: JsonObject | None = None
     """Metadata to add to the answer."""
 
@@ -406,7 +407,9 @@ class Intake:
         live = live or self._tasks.new(
             turn.principal.name, turn.message.context_id, name=name, is_draft=is_draft
         )
-        live.running = running = RunningWork(began_in=trace.hop.get())
+        live.running = running = RunningWork(
+            began_in=trace.hop.get(), is_standing=isinstance(work, StandingWork)
+        )
         if running.began_in is not None and not is_draft:
             running.began_in.task_id = live.id
         if hold is not None:
@@ -454,7 +457,10 @@ class Intake:
             live.when_task(note)
         else:
             note(commit)
-        return AcceptedMessage(live, live.next_seq - 1, watcher, commit, is_held)
+        seq = live.next_seq - 1
+        if running.is_standing and not turn.configuration.return_immediately:
+            seq += 1  # the answer shows the first event of the work
+        return AcceptedMessage(live, seq, watcher, commit, is_held or running.is_standing)
 
 
 def _overloaded(exc: BusyError) -> A2AError:

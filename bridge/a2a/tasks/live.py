@@ -322,21 +322,24 @@ class LiveTask:
     def _snapshot_of(self, entry: _Entry, came: MomentLines, *, moved: bool) -> bytes | None:
         """A new snapshot for the store when one is due, else None.
 
-        A snapshot is due when the task has ended. It is also due when the task waits, and the events since the last
-        snapshot are many and as large as that snapshot. So the cost of an answer does not grow with the number of
-        events. A few events are read as fast as a snapshot, and large events are not written twice.
+        A snapshot is due when the task has ended. It is also due when the task waits or its work is standing, and the
+        events since the last snapshot are many and as large as that snapshot. So the cost of an answer does not grow
+        with the number of events. A few events are read as fast as a snapshot, and large events are not written twice.
         """
         self._since_bytes += len(entry.text)
         self._since_events += 1
         state = entry.task.status.state
         if entry.event.task is not None:
             snapshot = row_of(_task_in(entry.text), came)
-        elif moved and (state in ENDED or (state in INTERRUPTED and self._are_many_since)):
+        elif moved and (state in ENDED or (self._may_fold(state) and self._are_many_since)):
             snapshot = row_of(entry.task.to_json(), self._timeline.up_to(entry.moments))
         else:
             return None
         self._snapshot_bytes, self._since_bytes, self._since_events = len(snapshot), 0, 0
         return snapshot
+
+    def _may_fold(self, state: TaskState) -> bool:
+        return state in INTERRUPTED or (self.running is not None and self.running.is_standing)
 
     @property
     def _are_many_since(self) -> bool:
