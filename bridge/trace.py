@@ -127,7 +127,9 @@ class Hop:
     peer: str = ""
     """The tool server or the agent, by its key in the configuration; empty if none is chosen yet."""
     skill: str = ""
-    """The skill or tool, as listed; empty if the request concerns none."""
+    """The skill or tool, as listed, or the method of a request of MCP over A2A; empty if the request concerns none."""
+    subject: str = ""
+    """The URI or the name that a request of MCP over A2A is about; else empty."""
     principal: str = ""
     is_authenticated: bool = False
     """Whether the principal has shown a credential, or owns this machine."""
@@ -190,7 +192,7 @@ class Hop:
 
     def forget(self) -> None:
         """Forget the details of the request, which were set before it was known to be valid."""
-        self.skill = self.peer = self.task_id = self.context_id = ""
+        self.skill = self.subject = self.peer = self.task_id = self.context_id = ""
         self.is_answer = False
 
     def waited(self, peer: str, seconds: float) -> None:

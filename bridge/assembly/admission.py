@@ -72,6 +72,19 @@ class Admission:
             raise self.access.refusal("belongs to no known principal") from exc
         if not self.knows(principal.name):
             raise self.access.refusal("belongs to a principal who may no longer call")
+        return self._with_shared(principal)
+
+    def _with_shared(self, principal: Principal) -> Principal:
+        """A principal with its rules for resources and prompts. The MCP server that it called has checked only what it
+        may use of the tools."""
+        known = next(
+            (one.principal for one in self._credentials if one.principal.name == principal.name), None
+        )
+        if known is not None:
+            return replace(principal, resources=known.resource_globs, prompts=known.prompt_globs)
+        name, mark, _ = principal.name.partition(ISSUER_MARK)
+        if mark and self._issuers[name].scopes:
+            return replace(principal, resources=(), prompts=())
         return principal
 
     def knows(self, principal: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bridge.config.tables.callers import (
     GroupTable,
     IssuerLoginTable,
@@ -62,13 +64,23 @@ def credentials_of(name: str, table: PrincipalTable, group: GroupTable) -> list[
 def _principal(name: str, table: PrincipalTable, group: GroupTable) -> Principal:
     """A principal, with what its own table leaves out as its group has it."""
     role = table.operator or group.operator
+    skills = tuple(group.skills if table.skills is None else table.skills)
+    # A principal with `skills` gets no resources and prompts unless a rule says so, even if the skills are all.
+    has_skills = table.skills is not None or "skills" in group.model_fields_set
+    others = () if has_skills and skills == ("*",) else None
     return Principal(
         name,
-        skills=tuple(group.skills if table.skills is None else table.skills),
+        skills=skills,
+        resources=_first(table.resources, group.resources, others),
+        prompts=_first(table.prompts, group.prompts, others),
         operator=OperatorRole(role) if role else None,
         open_tasks=table.open_tasks or group.open_tasks,
         group=(table.group or "") if table.skills is None else "",
     )
+
+
+def _first(*rules: Sequence[str] | None) -> tuple[str, ...] | None:
+    return next((tuple(globs) for globs in rules if globs is not None), None)
 
 
 def _credential(principal: Principal, secret: Secret | TokenHash, scheme: Scheme) -> Credential:

@@ -39,6 +39,7 @@ from bridge.settings import RunSettings, ServerSettings
 from bridge.telemetry.database_sight import DatabaseSight
 from bridge.translate.extension_metadata import DeclaredExtension
 from bridge.translate.language.plain_words import Language
+from bridge.translate.mcp_requests import Shared
 from bridge.translate.overrides import SkillOverride, ToolOverride
 
 Fail = Literal["open", "closed"]
@@ -210,6 +211,8 @@ class PublishedPlan:
     card_description: str | None = None
     extensions: tuple[DeclaredExtension, ...] = ()
     """Those that the card declares, beside the bridge's own."""
+    share: tuple[Shared, ...] = ()
+    """What it passes on of its tool servers besides tools."""
     fail: Fail | None = None
     language: Language | None = None
     """None takes the language of the profile."""

@@ -525,6 +525,7 @@ def _published(name: str, table: ToolsAsAgentTable, loaded: LoadedConfig) -> Pub
             )
             for extension in table.extensions
         ),
+        share=tuple(dict.fromkeys(table.share)),
         fail=table.fail,
         language=table.language,
         overrides={pattern: _skill(skill) for pattern, skill in table.skills.items()},

@@ -123,7 +123,13 @@ async def published(
     sends = place.push is not None
     options = agent_options_of(name, plan, push=sends)
     agent = ToolsAgent(
-        sources, options, plan.overrides, now_ms=now_ms, present=present, find_unavailable=find_unavailable
+        sources,
+        options,
+        plan.overrides,
+        now_ms=now_ms,
+        present=present,
+        find_unavailable=find_unavailable,
+        is_open=lambda: not access.needs_token,
     )
     store, where = store_for(name, plan, place, process)
     clock, gate = clock_of(store), ExtensionFilter(GATED)
@@ -181,6 +187,7 @@ def agent_options_of(face: str, plan: PublishedPlan, *, push: bool) -> AgentOpti
         name=plan.card_name,
         description=plan.card_description,
         extensions=plan.extensions,
+        share=frozenset(plan.share),
     )
 
 

@@ -252,6 +252,7 @@ class AuditRecorder:
             "protocol": hop.protocol,
             "method": hop.method,
             "skill": hop.skill,
+            "subject": hop.subject,
             "peer": hop.peer,
             "task": hop.task_id,
             "context": hop.context_id,

@@ -212,6 +212,7 @@ def _agent(options: Mapping[str, Any]) -> dict[str, Any]:
         "name": options["name"] or None,
         "description": options["description"] or None,
         "fail": options["fail"],
+        "share": [kind.strip() for kind in options["share"].split(",")] if options["share"] else None,
         "skills": {"*": {"call_timeout_seconds": options["call_timeout_seconds"]}},
     }
 

@@ -123,6 +123,11 @@ def serving_options(log_level: str) -> Callable[[_Command], _Command]:
     type=click.Choice(["open", "closed"]),
     help="If a server is down at the start: open retries, closed exits. Default: the profile's (closed).",
 )
+@click.option(
+    "--share",
+    metavar="resources,prompts",
+    help="Also pass on the server's resources, its prompts, or both (docs/extensions.md).",
+)
 @serving_options("info")
 def wrap(**options: Any) -> int:
     """Serve an MCP server as an A2A agent.

@@ -10,14 +10,13 @@ from functools import lru_cache
 from typing import Final
 
 from bridge import trace
-from bridge.a2a.model.errors import FORBIDDEN, UNAUTHENTICATED, A2AError, a2a_error_of
+from bridge.a2a.model.errors import A2AError, a2a_error_of
 from bridge.a2a.model.life import INTERRUPTED
 from bridge.a2a.model.objects import AgentCard, AgentSkill, TaskState
 from bridge.a2a.model.operators import is_for_its_owner
 from bridge.a2a.tasks.agent import PlannedWork, Turn, WorkName
 from bridge.a2a.tasks.draft import BriefWork
 from bridge.concurrency import ToolLimiters
-from bridge.identity.callers.challenges import token_challenge
 from bridge.identity.callers.principals import OfferedNames, Principal
 from bridge.mcp.client.upstream import OwnSession, QueueFullError, Upstream
 from bridge.source_state import SourceState
@@ -47,10 +46,13 @@ from bridge.tools_as_agent.route import (
     skill_named_by,
 )
 from bridge.tools_as_agent.run import Conclusion, InputRequest, ToolRun
-from bridge.tools_as_agent.run_for_caller import RunForCaller
+from bridge.tools_as_agent.run_for_caller import RunForCaller, require_caller_token
+from bridge.tools_as_agent.shared_requests import SharedRequests
 from bridge.tools_as_agent.skills import Skill, Skills, skill_remarks, skills_of
 from bridge.translate.availability import FindUnavailable, UnavailablePeer, unavailability, unavailable_peers
 from bridge.translate.extension import URI
+from bridge.translate.mcp_requests import URI as REQUESTS
+from bridge.translate.mcp_requests import Shared, is_request
 from bridge.translate.overrides import Remark, SkillOverride
 from bridge.translate.skills import ToolKey
 
@@ -121,14 +123,18 @@ class ToolsAgent:
         now_ms: Callable[[], int],
         present: Present,
         find_unavailable: FindUnavailable | None = None,
+        is_open: Callable[[], bool] = lambda: True,
     ) -> None:
         """`overrides` are by pattern, in the order of the configuration; see `override_for`. `present` gives the
         current rights of a caller whose call goes on without a new message. `find_unavailable` decides which servers
-        are unavailable when several replicas have to agree."""
+        are unavailable when several replicas have to agree. `is_open` says whether callers need no credentials."""
         self._now_ms = now_ms
         self._present = present
         self._find_unavailable = find_unavailable
         self._states = SkillSourceStates(now_ms)
+        self._is_open = is_open
+        self._requests: SharedRequests | None = None
+        """Answers requests for what the agent shares besides skills; None if it shares nothing."""
         self._turns: ToolLimiters[ToolKey] = ToolLimiters()
         self._card_at = lru_cache(_CARDS_KEPT)(self._make_card)
         self.skill_set = Skills(())
@@ -149,6 +155,11 @@ class ToolsAgent:
         self._sources = {source.key: source for source in sources}
         self._chosen = options
         self._overrides = overrides or {}
+        if options.share and self._requests is None:
+            self._requests = SharedRequests(self._present, self._is_open)
+        if self._requests is not None:
+            self._requests.update(self._sources, options)
+            self._requests = self._requests if options.share else None
         self.refresh()
 
     def refresh(self) -> None:
@@ -168,7 +179,8 @@ class ToolsAgent:
     @property
     def extensions(self) -> frozenset[str]:
         """The URIs of the extensions that a client may activate."""
-        return frozenset({URI, *(extension.uri for extension in self._chosen.extensions)})
+        own = {URI} if self._requests is None else {URI, REQUESTS}
+        return frozenset({*own, *(extension.uri for extension in self._chosen.extensions)})
 
     @property
     def required_extensions(self) -> frozenset[str]:
@@ -214,11 +226,16 @@ class ToolsAgent:
 
     def card(self, base_url: str) -> AgentCard:
         """The Agent Card for clients that reach the agent at this base URL."""
-        return self._card_at(base_url, self.skill_set.public, self._unavailable())
+        return self._card_at(base_url, self.skill_set.public, self._unavailable(), self._declared(None))
 
     def extended_card(self, base_url: str, principal: Principal) -> AgentCard:
         """The card with all skills that a principal may use, or could with another scope."""
-        return self._card_at(base_url, self.skill_set.seen_by(principal), self._unavailable())
+        return self._card_at(
+            base_url, self.skill_set.seen_by(principal), self._unavailable(), self._declared(principal)
+        )
+
+    def _declared(self, principal: Principal | None) -> frozenset[Shared]:
+        return frozenset() if self._requests is None else self._requests.declared(principal)
 
     def _unavailable(self) -> tuple[UnavailablePeer, ...]:
         after_seconds = self.options.card.unavailable_after_seconds
@@ -232,6 +249,8 @@ class ToolsAgent:
         Raises:
             A2AError: see `decide`; OVERLOADED when the queue of the server is full.
         """
+        if (requests := self._requests_in(turn)) is not None:
+            return requests.plan(turn)
         if resume_state := resume_state_from(turn.kept):
             trace.go_on(resume_state.trace)
         if turn.principal.scopes:
@@ -255,6 +274,8 @@ class ToolsAgent:
         Raises:
             A2AError: see `decide`.
         """
+        if (requests := self._requests_in(turn)) is not None:
+            return requests.work_meant(turn)
         match self._decided(turn):
             case RunTool() | Follow() as decision:
                 source = self._source_of(decision)
@@ -285,6 +306,8 @@ class ToolsAgent:
         """
         if not any(source.upstream.has_own_sessions for source in self._sources.values()):
             return None
+        if (requests := self._requests_in(turn)) is not None:
+            return requests.session_of(turn, context_id)
         decision = self._decided(turn)
         if not isinstance(decision, RunTool) or (source := self._source_of(decision)) is None:
             return None
@@ -335,8 +358,7 @@ class ToolsAgent:
         """Require a token that can be exchanged, if the skill's server is called with the rights of the caller.
 
         Raises:
-            A2AError: FORBIDDEN; UNAUTHENTICATED, the token has expired. The bridge accepts it a little longer, in case
-                clocks differ, but its issuer does not.
+            A2AError: see `require_caller_token`.
         """
         decided = resume_state_from(decision.kept) if isinstance(decision, RequireInput) else decision
         if decided is None or isinstance(decided, End):
@@ -349,22 +371,24 @@ class ToolsAgent:
             if isinstance(decided, FollowedTask | Follow)
             else ""
         )
-        issuer = source.upstream.caller_issuer if source else None
-        if issuer is None:
+        if source is None:
             return
-        token, words = principal.token, f"The skill {decided.skill_id} acts with the rights of its caller"
-        if token is None or token.issuer != issuer:
+        try:
+            require_caller_token(source.upstream, principal, decided.skill_id)
+        except A2AError:
             _label_hop(decided.skill_id, None)
-            raise A2AError(
-                FORBIDDEN, f"{words}, and needs a token of {issuer}", metadata={"skill": decided.skill_id}
-            )
-        if token.seconds_left() <= 0:
-            _label_hop(decided.skill_id, None)
-            challenge = {"WWW-Authenticate": token_challenge(error="invalid_token")}
-            raise A2AError(UNAUTHENTICATED, f"{words}, whose token has expired", headers=challenge)
+            raise
+
+    def _requests_in(self, turn: Turn) -> SharedRequests | None:
+        """What answers a turn that is a request of MCP; None for any other turn, and if the agent shares nothing."""
+        if self._requests is None or not is_request(turn.message, turn.metadata):
+            return None
+        return self._requests
 
     def takes_as_answer(self, turn: Turn) -> bool:
         """Whether a message that names only a context answers the context's only waiting task; see `is_answer`."""
+        if self._requests_in(turn) is not None:
+            return False
         return is_answer(turn, self.skill_set.usable_by(turn.principal), self.options)
 
     def resume(
@@ -469,7 +493,13 @@ class ToolsAgent:
             if remark not in before:
                 logger.warning("%s", remark)
 
-    def _make_card(self, base_url: str, skills: Skills, unavailable: Sequence[UnavailablePeer]) -> AgentCard:
+    def _make_card(
+        self,
+        base_url: str,
+        skills: Skills,
+        unavailable: Sequence[UnavailablePeer],
+        shared: frozenset[Shared],
+    ) -> AgentCard:
         listing = {skill.source_key for skill in self.skill_set.skills}
         states = {state.key: state for state in self._states}
         servers = [
@@ -482,7 +512,8 @@ class ToolsAgent:
             for source in self._sources.values()
         ]
         nothing = "this caller may use none of its skills" if self.skill_set.skills else ""
-        return make_card(base_url, servers, skills, self.options, nothing, unavailable)
+        declared = self._requests.declaration(shared) if self._requests is not None and shared else None
+        return make_card(base_url, servers, skills, self.options, nothing, unavailable, declared)
 
 
 def _label_hop(skill_id: str, source: SkillSource | None) -> None:

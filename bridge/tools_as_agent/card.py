@@ -66,10 +66,11 @@ def make_card(
     options: AgentOptions,
     nothing: str = "",
     unavailable: Sequence[UnavailablePeer] = (),
+    requests: AgentExtension | None = None,
 ) -> AgentCard:
     """The card of an agent that is reached at `base_url`. The A2A server adds the security schemes. `nothing` says why
     the agent has no skills, if the servers are not the reason. `unavailable` are the servers that have been down for a
-    while."""
+    while. `requests` declares the resources and prompts that the caller may use."""
     shown = [*skills.on_card] or [_placeholder(servers, nothing)]
     stand_in = "" if skills.skills or nothing else _PLACEHOLDER_ID
     greeting = servers[0].greeting if len(servers) == 1 else None
@@ -90,6 +91,7 @@ def make_card(
             extended_agent_card=False,
             extensions=(
                 declaration(skills.tools.items()),
+                *(() if requests is None else (requests,)),
                 *(_declared(extension) for extension in options.extensions),
                 *_availability(skills, unavailable, stand_in),
             ),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from bridge.settings import ArgumentSettings, CardSettings, ContentSettings, RunSettings
 from bridge.translate.extension_metadata import DeclaredExtension
+from bridge.translate.mcp_requests import Shared
 from bridge.translate.message_to_call import RouteRules
 
 
@@ -20,6 +21,8 @@ class AgentOptions:
     content: ContentSettings
     extensions: tuple[DeclaredExtension, ...] = ()
     """Extensions that the card declares besides the bridge's own. Their metadata is passed to the tools and back."""
+    share: frozenset[Shared] = frozenset()
+    """What it passes on of its servers besides tools."""
     push: bool = False
     """Whether push notifications are sent."""
     face: str = ""

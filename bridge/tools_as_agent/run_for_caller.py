@@ -12,9 +12,11 @@ from typing import Final
 
 import anyio
 
+from bridge.a2a.model.errors import FORBIDDEN, UNAUTHENTICATED, A2AError
 from bridge.a2a.model.objects import Part, TaskState
 from bridge.a2a.tasks.agent import Job
 from bridge.errors import BusyError, PeerError
+from bridge.identity.callers.challenges import token_challenge
 from bridge.identity.callers.principals import Principal
 from bridge.identity.logins.kept_logins import REFUSED_LOGINS_MOST
 from bridge.mcp.client.faults import CallerTokenGoneError, LoginWantedError
@@ -125,3 +127,21 @@ class RunForCaller(ToolRun):
         """Leave the task waiting for a message of its caller, whose token continues the task."""
         words = _WAITS_FOR_CALLER.format(self._upstream.name, self._upstream.caller_issuer)
         await job.status(TaskState.AUTH_REQUIRED, job.message((Part(text=words),)))
+
+
+def require_caller_token(upstream: Upstream, principal: Principal, skill: str) -> None:
+    """Require a token that can be exchanged, if the server is called with the rights of the caller.
+
+    Raises:
+        A2AError: FORBIDDEN; UNAUTHENTICATED, the token has expired. The bridge accepts it a little longer, in case
+            clocks differ, but its issuer does not.
+    """
+    issuer = upstream.caller_issuer
+    if issuer is None:
+        return
+    token, words = principal.token, f"The skill {skill} acts with the rights of its caller"
+    if token is None or token.issuer != issuer:
+        raise A2AError(FORBIDDEN, f"{words}, and needs a token of {issuer}", metadata={"skill": skill})
+    if token.seconds_left() <= 0:
+        challenge = {"WWW-Authenticate": token_challenge(error="invalid_token")}
+        raise A2AError(UNAUTHENTICATED, f"{words}, whose token has expired", headers=challenge)

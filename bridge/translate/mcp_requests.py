@@ -14,7 +14,7 @@ basic/patterns/subscriptions.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -58,6 +58,10 @@ LIST_CHANGES: Final[Mapping[str, str]] = {
 }
 """The notifications that a subscription may ask for, by their fields in the filter. Changes of tools are not among
 them: the tools are on the agent's card."""
+_LISTED_KINDS: Final[Mapping[str, Shared]] = {
+    "resourcesListChanged": "resources",
+    "promptsListChanged": "prompts",
+}
 _RESOURCES: Final = "resourceSubscriptions"
 
 
@@ -91,6 +95,18 @@ class Subscription:
 
     def __bool__(self) -> bool:
         return bool(self.lists or self.uris)
+
+    @property
+    def kinds(self) -> frozenset[Shared]:
+        """What the agent has to share for it."""
+        of_lists = (_LISTED_KINDS[name] for name in self.lists)
+        return frozenset((*of_lists, *(("resources",) if self.uris else ())))
+
+    def limited_to(self, kinds: Collection[Shared], may_read: Callable[[str], bool]) -> Subscription:
+        """The part of it about these kinds, and about resources that its subscriber may use."""
+        lists = frozenset(name for name in self.lists if _LISTED_KINDS[name] in kinds)
+        uris = tuple(uri for uri in self.uris if may_read(uri)) if "resources" in kinds else ()
+        return Subscription(lists, uris)
 
     def to_filter(self) -> JsonObject:
         """The `notifications` of MCP's request or acknowledgment."""

@@ -56,6 +56,16 @@ class PrincipalTable(Table):
         description="globs of the skills and tools that it may use: `GLOB` for every agent and MCP server, "
         "`NAME/GLOB` for those with a matching name; without it, the skills of its group, or everything",
     )
+    resources: Texts | None = Field(
+        default=None,
+        description="globs of the URIs of the shared resources that it may use (`share` of an agent): `GLOB` for every "
+        "agent, `NAME/GLOB` for those with a matching name; without it, the `resources` of its group, or "
+        "everything for a principal without `skills`, else nothing",
+    )
+    prompts: Texts | None = Field(
+        default=None,
+        description="globs of the names of the shared prompts that it may use, as `resources`",
+    )
     operator: Literal["read", "answer"] | None = Field(
         default=None,
         description="makes it an operator: `read` sees all tasks, the configuration and who may call; `answer` also "
@@ -76,6 +86,12 @@ class GroupTable(Table):
         default=("*",),
         description="globs of the skills and tools that each principal of the group may use, as `skills` of a "
         "principal",
+    )
+    resources: Texts | None = Field(
+        default=None, description="globs of shared resources, as `resources` of a principal"
+    )
+    prompts: Texts | None = Field(
+        default=None, description="globs of shared prompts, as `prompts` of a principal"
     )
     operator: Literal["read", "answer"] | None = Field(
         default=None,

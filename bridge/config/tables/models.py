@@ -346,6 +346,11 @@ class ToolsAsAgentTable(Table):
         description="the extensions of A2A that its card declares; their metadata passes to and from the tools in "
         "`_meta`",
     )
+    share: Annotated[tuple[Literal["resources", "prompts"], ...], Field(strict=False)] = Field(
+        default=(),
+        description="what its tool servers have besides tools and it passes on: `resources` (with their templates), "
+        "`prompts`, each with completion (docs/extensions.md); without it, nothing",
+    )
     skills: dict[Text, SkillTable] = Field(
         default_factory=dict,
         description="its skills, by exact name or glob",

@@ -1,0 +1,404 @@
+"""Answers the requests of MCP that an agent shares: resources, prompts and completions of its tool servers.
+
+`ToolsAgent` asks this module first, if the agent shares anything. A request goes to the server on the session that a
+call of a tool would use, and waits for its turn as a call does. The answer is a Message. What the caller may use is
+judged before the request is sent, and again in the answer; see `shared_results.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from bridge import trace
+from bridge.a2a.model.errors import (
+    FORBIDDEN,
+    OVERLOADED,
+    UNSUPPORTED_OPERATION,
+    A2AError,
+    Violation,
+    a2a_error_of,
+    invalid_params,
+)
+from bridge.a2a.model.objects import AgentExtension, Part, TaskState
+from bridge.a2a.tasks.agent import Job, PlannedWork, StandingWork, Turn, WorkName
+from bridge.a2a.tasks.draft import BriefWork
+from bridge.errors import BusyError, PeerError, counted, fault_policy_of
+from bridge.identity.callers.principals import ANONYMOUS, LOCAL, Principal
+from bridge.identity.callers.resource_rights import ALL, may_become, may_lead_there, may_use, scheme_of
+from bridge.identity.logins.kept_logins import client_at
+from bridge.mcp.client.call_queue import Claimant
+from bridge.mcp.client.faults import ServerRefusedError
+from bridge.mcp.client.session import Session
+from bridge.mcp.client.upstream import OwnSession, QueueFullError, Upstream
+from bridge.text.jsonvalues import JsonObject
+from bridge.tools_as_agent.options import AgentOptions
+from bridge.tools_as_agent.run_for_caller import require_caller_token
+from bridge.tools_as_agent.shared_subscriptions import SubscriptionRules, SubscriptionRun
+from bridge.translate.mcp_requests import (
+    COMPLETE,
+    LISTEN,
+    METHODS,
+    URI,
+    McpError,
+    McpRequest,
+    Shared,
+    declaration,
+    part_of_answer,
+    request_from_message,
+    shared_of,
+    subscription_from,
+)
+from bridge.translate.shared_results import SharedView, visible
+
+if TYPE_CHECKING:
+    from bridge.tools_as_agent.agent import SkillSource
+    from bridge.tools_as_agent.caller_login import Present
+
+logger = logging.getLogger(__name__)
+
+_SUBSCRIPTIONS_MOST: Final = 50
+"""The most open subscriptions of a principal at an agent. Each holds a request open at the server, and a task."""
+_URIS_MOST: Final = 500
+"""The most resources of one subscription. An older server is asked about each of them."""
+_SUBJECT_CHARACTERS: Final = 2000
+"""How much of a URI or a name is told to the audit."""
+_NOT_PASSED: Final = frozenset(
+    {
+        *("progressToken", "traceparent", "tracestate", "baggage"),
+        *(
+            f"io.modelcontextprotocol/{name}"
+            for name in ("protocolVersion", "clientInfo", "clientCapabilities")
+        ),
+    }
+)
+"""The keys of a caller's `_meta` that are the bridge's own."""
+_REF_KINDS: Final[Mapping[str, tuple[Shared, str]]] = {
+    "ref/prompt": ("prompts", "name"),
+    "ref/resource": ("resources", "uri"),
+}
+"""What the reference of a completion belongs to, and the field that names it."""
+_NAMED_BY: Final = {"resources/read": "uri", "prompts/get": "name"}
+"""The field that names what a request is about. An HTTP header repeats its value."""
+
+
+class SharedRequests:
+    """The requests of one agent, and its open subscriptions."""
+
+    def __init__(self, present: Present, is_open: Callable[[], bool]) -> None:
+        """`present` gives the current rights of a caller. `is_open` says whether callers need no credentials."""
+        self._present = present
+        self._is_open = is_open
+        self._sources: Mapping[str, SkillSource] = {}
+        self._options: AgentOptions | None = None
+        self._open: dict[SubscriptionRun, str] = {}
+        """The open subscriptions, each with its principal."""
+
+    def update(self, sources: Mapping[str, SkillSource], options: AgentOptions) -> None:
+        """Replace the servers and options. A subscription that they no longer allow ends."""
+        self._sources, self._options = sources, options
+        for run in tuple(self._open):
+            run.judge()
+
+    # The card
+
+    def declared(self, principal: Principal | None) -> frozenset[Shared]:
+        """What the card shows to a principal; None is everybody."""
+        if principal is None:
+            principal = ANONYMOUS if self._is_open() else Principal("", skills=())
+        return frozenset(kind for kind in self._shared if _globs_of(principal, kind))
+
+    def declaration(self, kinds: frozenset[Shared]) -> AgentExtension | None:
+        """The extension that shows these kinds; None if no server has any of them."""
+        servers = {
+            key: shared
+            for key, source in self._sources.items()
+            if (greeting := source.upstream.greeting) and (shared := shared_of(greeting.capabilities, kinds))
+        }
+        return declaration(servers) if servers else None
+
+    @property
+    def _shared(self) -> frozenset[Shared]:
+        return frozenset() if self._options is None else self._options.share
+
+    # Requests
+
+    def plan(self, turn: Turn) -> PlannedWork:
+        """The work that answers a request. See `Agent.plan`.
+
+        Raises:
+            A2AError: the request has another form, is about something that is not shared, or is not allowed;
+                OVERLOADED, the queue of the server is full or the principal has too many subscriptions.
+        """
+        request, source = self.resolved(turn)
+        options, principal = self._options_of(source), turn.principal
+        require_caller_token(source.upstream, principal, request.method)
+        if request.method == LISTEN:
+            return self._subscription(request, source, turn)
+        self._require_allowed(request, principal)
+        try:
+            source.upstream.reserve(principal.name)
+        except QueueFullError as exc:
+            raise a2a_error_of(exc) from exc
+        return BriefWork(RequestRun(request, source, options, self._view_of(principal), principal.name))
+
+    def work_meant(self, turn: Turn) -> WorkName:
+        """See `Agent.work_meant`."""
+        request, source = self.resolved(turn)
+        return WorkName(request.method, source.key)
+
+    def session_of(self, turn: Turn, context_id: str) -> OwnSession | None:
+        """See `Agent.session_of`."""
+        _, source = self.resolved(turn)
+        return source.upstream.own_session(source.key, turn.principal.name, context_id)
+
+    def resolved(self, turn: Turn) -> tuple[McpRequest, SkillSource]:
+        """The request in a message, and its server.
+
+        Raises:
+            A2AError: see `plan`.
+        """
+        if turn.task is not None:
+            raise invalid_params(
+                Violation("message.taskId", "a request of MCP is not for a task that exists")
+            )
+        request = request_from_message(turn.message, turn.extensions)
+        kinds = self._kinds_of(request) & self._shared
+        if not kinds:
+            raise A2AError(UNSUPPORTED_OPERATION, f"This agent does not share what {request.method} is about")
+        source = self._source_of(request)
+        _label_hop(request, source)
+        if not any(_globs_of(turn.principal, kind) for kind in kinds):
+            raise _forbidden(f"You may use no {' and no '.join(sorted(kinds))} of this agent")
+        return request, source
+
+    def _kinds_of(self, request: McpRequest) -> frozenset[Shared]:
+        ref = _ref_of(request)
+        return frozenset(METHODS[request.method]) if ref is None else frozenset({ref[0]})
+
+    def _source_of(self, request: McpRequest) -> SkillSource:
+        if request.server and (source := self._sources.get(request.server)) is not None:
+            return source
+        if not request.server and len(self._sources) == 1:
+            return next(iter(self._sources.values()))
+        where, keys = "message.parts[0].data.server", ", ".join(self._sources)
+        raise invalid_params(Violation(where, f"is the key of a server of this agent: {keys}"))
+
+    def _options_of(self, source: SkillSource) -> AgentOptions:
+        assert self._options is not None
+        seconds = source.call_timeout_seconds
+        if seconds is None:
+            return self._options
+        return replace(self._options, run=self._options.run.having(call_timeout_seconds=seconds))
+
+    def _require_allowed(self, request: McpRequest, principal: Principal) -> None:
+        """Require the right to what a request names. A request that names nothing is left to the server, unless the
+        caller's rights depend on the name.
+
+        Raises:
+            A2AError: FORBIDDEN.
+        """
+        view, subject = self._view_of(principal), _subject_of(request)
+        if subject is None:
+            return
+        ref = _ref_of(request)
+        kind = ref[0] if ref else METHODS[request.method][0]
+        if kind == "prompts":
+            is_allowed = view.may_prompt(subject)
+        elif ref:
+            is_allowed = view.may_lead_there(subject)
+        else:
+            is_allowed = view.may_read(subject)
+        if not is_allowed:
+            named = "prompt" if kind == "prompts" else "resource"
+            raise _forbidden(f"You may not use this {named}, or it is a file of the server")
+
+    def _view_of(self, principal: Principal) -> SharedView:
+        assert self._options is not None
+        globs, allow_file = principal.resource_globs, self._options.content.allow_file_links
+
+        def is_passed(uri: str) -> bool:
+            return allow_file or scheme_of(uri) != "file"
+
+        return SharedView(
+            ALL not in globs or ALL not in principal.prompt_globs,
+            lambda uri: is_passed(uri) and may_use(globs, uri),
+            lambda template: is_passed(template) and may_lead_there(globs, template),
+            lambda template, values: is_passed(template) and may_become(globs, template, values),
+            principal.may_use_prompt,
+        )
+
+    # Subscriptions
+
+    def _subscription(self, request: McpRequest, source: SkillSource, turn: Turn) -> PlannedWork:
+        wanted = subscription_from(request.params)
+        if len(wanted.uris) > _URIS_MOST:
+            where = "message.parts[0].data.params.notifications.resourceSubscriptions"
+            raise invalid_params(Violation(where, f"are at most {_URIS_MOST} resources"))
+        view = self._view_of(turn.principal)
+        allowed = wanted.limited_to(
+            {kind for kind in self._shared if _globs_of(turn.principal, kind)}, view.may_read
+        )
+        name = turn.principal.name
+        if sum(owner == name for owner in self._open.values()) >= _SUBSCRIPTIONS_MOST:
+            words = f"You have {counted(_SUBSCRIPTIONS_MOST, 'subscription')}, and there may be no more: cancel some"
+            raise A2AError(OVERLOADED, words, headers={"Retry-After": "5"})
+        rules = SubscriptionRules(
+            allowed,
+            partial(self._may_go_on, source, turn.principal, allowed.kinds),
+            partial(self._may_see, turn.principal),
+            partial(login_since, source.upstream, turn, self._options_of(source).face),
+            self._options_of(source).run.call_timeout_seconds,
+        )
+        run = SubscriptionRun(source.upstream, rules, self._ended)
+        self._open[run] = name
+        return StandingWork(run)
+
+    def _ended(self, run: SubscriptionRun) -> None:
+        self._open.pop(run, None)
+
+    def _may_go_on(self, source: SkillSource, principal: Principal, kinds: frozenset[Shared]) -> str:
+        """Why a subscription must end, in words; "" if it may go on."""
+        now = self._sources.get(source.key)
+        if now is None or now.upstream is not source.upstream or not kinds <= self._shared:
+            return "The agent no longer shares this, or its server was replaced"
+        rights = self._rights_now(principal)
+        if rights is None or not all(_globs_of(rights, kind) for kind in kinds):
+            return "You may no longer use this"
+        return ""
+
+    def _may_see(self, principal: Principal, uri: str) -> bool:
+        """Whether a subscriber may hear of a resource now."""
+        rights = self._rights_now(principal)
+        return rights is not None and self._view_of(rights).may_read(uri)
+
+    def _rights_now(self, principal: Principal) -> Principal | None:
+        if principal.name in (LOCAL.name, ANONYMOUS.name):
+            return principal if self._is_open() else None
+        if principal.seconds_left() <= 0:
+            return None
+        return self._present(principal)
+
+
+class RequestRun:
+    """Sends one request, and answers with what its caller may see of the result. The caller has reserved a place in the
+    server's queue for it."""
+
+    def __init__(
+        self,
+        request: McpRequest,
+        source: SkillSource,
+        options: AgentOptions,
+        view: SharedView,
+        principal: str,
+    ) -> None:
+        self._request = request
+        self._source = source
+        self._options = options
+        self._view = view
+        self._principal = principal
+
+    async def __call__(self, job: Job) -> None:
+        """Send the request. If no answer comes, the task fails as a call of a tool does."""
+        job.allow_repeats()
+        try:
+            answer = await self._answer(job)
+        except (PeerError, BusyError) as exc:
+            telling = fault_policy_of(exc)
+            logger.log(telling.log_level, "%s at %s failed: %s", self._request.method, self._source.key, exc)
+            await job.status(TaskState(telling.task_state), job.message((Part(text=str(exc)),)))
+        else:
+            message = job.message((part_of_answer(answer),)).changed(extensions=(URI,))
+            await job.status(TaskState.COMPLETED, message)
+        finally:
+            self.drop()
+
+    def drop(self) -> None:
+        """Release the place in the queue. Call this if the run is not started."""
+        self._source.upstream.release(self._principal)
+
+    async def _answer(self, job: Job) -> JsonObject | McpError:
+        principal, upstream, run = job.turn.principal, self._source.upstream, self._options.run
+        since = await login_since(upstream, job.turn, self._options.face)
+        async with upstream.queue(principal.name, job.events.context_id, principal.token, since) as queue:
+            caller = Claimant(principal.name, job.events.task_id, is_secret=not principal.may_list_all)
+            async with queue.slot(caller, run.queue_timeout_seconds) as slot:
+                job.sent(self._source.key)
+                job.status(TaskState.WORKING)
+                await job.accepted
+                with anyio.move_on_after(run.call_timeout_seconds):
+                    return await self._sent(slot.session)
+        raise PeerError(f"{upstream.name} gave no answer in {run.call_timeout_seconds:g} s")
+
+    async def _sent(self, session: Session) -> JsonObject | McpError:
+        method, params = self._request.method, self._request.params
+        named = params.get(_NAMED_BY.get(method, ""))
+        sent = {key: value for key, value in params.items() if key != "_meta"}
+        name = named if isinstance(named, str) else None
+        try:
+            result = await session.request(method, sent, name=name, meta=_passed_meta(params))
+        except ServerRefusedError as exc:
+            return McpError(exc.code, str(exc), exc.data)
+        return visible(method, params, result, self._view)
+
+
+async def login_since(upstream: Upstream, turn: Turn, face: str) -> float | None:
+    """The time of the caller's login at a server that wants a login of each caller; None for any other server.
+
+    Raises:
+        PeerError: the caller has not logged in. The message has a link.
+    """
+    if (logins := upstream.logins) is None:
+        return None
+    name = turn.principal.name
+    if (since := await logins.usable_since(name)) is None:
+        upstream.forget_logins(name)
+        link = logins.link(name, client_at(f"the agent {face} over A2A", turn.client))
+        raise PeerError(f"{upstream.name} wants you to log in at {link}; then ask again")
+    return since
+
+
+def _passed_meta(params: JsonObject) -> JsonObject:
+    """The `_meta` of a caller, without what belongs to the connection of the bridge with the server."""
+    meta = params.get("_meta")
+    return (
+        {key: value for key, value in meta.items() if key not in _NOT_PASSED}
+        if isinstance(meta, dict)
+        else {}
+    )
+
+
+def _globs_of(principal: Principal, kind: Shared) -> tuple[str, ...]:
+    return principal.resource_globs if kind == "resources" else principal.prompt_globs
+
+
+def _ref_of(request: McpRequest) -> tuple[Shared, str] | None:
+    """What the reference of a completion belongs to, and the field that names it; None for any other request."""
+    ref = request.params.get("ref") if request.method == COMPLETE else None
+    return _REF_KINDS.get(str(ref.get("type"))) if isinstance(ref, dict) else None
+
+
+def _subject_of(request: McpRequest) -> str | None:
+    """The URI, template or name that a request is about; None if it names none."""
+    if (ref_kind := _ref_of(request)) is not None:
+        ref = request.params["ref"]
+        named = ref.get(ref_kind[1]) if isinstance(ref, dict) else None
+    else:
+        named = request.params.get(_NAMED_BY.get(request.method, ""))
+    return named if isinstance(named, str) else None
+
+
+def _label_hop(request: McpRequest, source: SkillSource) -> None:
+    """Tell the request's trace hop what the request is and which server answers it, if the request is traced."""
+    if (hop := trace.hop.get()) is not None:
+        hop.skill, hop.peer = request.method, source.key
+        hop.subject = (_subject_of(request) or "")[:_SUBJECT_CHARACTERS]
+
+
+def _forbidden(words: str) -> A2AError:
+    return A2AError(FORBIDDEN, words)
