@@ -122,7 +122,7 @@ def test_bad_input_is_one_clear_message(arguments: list[str], code: int, words: 
 
 
 @pytest.mark.parametrize(
-    ("words", "hint"), [(["-y", "server"], "behind --"), (["http://a/", "b"], "not both")]
+    ("words", "hint"), [(["-y", "server"], "after --"), (["http://a/", "b"], "not both")]
 )
 def test_a_mixed_up_command_line_gets_a_specific_hint(words: list[str], hint: str, tmp_path: Path) -> None:
     done = run_here("wrap", *words, state=tmp_path)
