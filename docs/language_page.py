@@ -25,12 +25,14 @@ Hello, Ada!
 
 1. **Phrases of the file**, which you write. A call by such a phrase needs no yes, unless the tool says that it
    destroys something or a rule confirms it.
-2. **Phrases of the mapping profile**, in `route.phrases`. They run tools that only read, and ask before any other.
+2. **Phrases of the mapping profile**, in `route.phrases`, and **of the [ready mapping](../mappings/README.md)** of a
+   well-known server. They run tools that only read, and ask before any other.
 3. **The skill's name and its one value**: the id, title or name, then the one required text or number, as in
    `search nodes Ada`. The agent runs a tool that only reads. Before any other it asks, with the call filled in; a
    yes is for that one call. `language = "strict"` leaves these sentences out.
 
-A tool only reads if its server says so (`readOnlyHint`), or if you do: `skills.NAME.read_only = true`.
+A tool only reads if its server says so (`readOnlyHint`), or if you do: `skills.NAME.read_only = true`. A ready mapping
+may say so, too, unless the server says that the tool writes.
 
 ```toml
 [tool_servers.demo]

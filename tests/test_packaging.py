@@ -35,6 +35,9 @@ def test_a_wheel_finds_its_profiles_inside_the_package(tmp_path: Path) -> None:
         archive.extractall(unpacked)
         names = archive.namelist()
     assert "bridge/mappings/default.toml" in names
+    ready = {f"bridge/mappings/servers/{place.name}" for place in (ROOT / "mappings" / "servers").iterdir()}
+    assert ready
+    assert ready <= {*names}
     console = {"templates/base.html", "static/console.css", "static/console.js"}
     assert {f"bridge/console/{name}" for name in console} <= {*names}
     assert "bridge/py.typed" in names

@@ -568,7 +568,13 @@ def _sources(
 ) -> list[SkillSource]:
     made = ((key, servers[key]) for key in plan.servers)
     return [
-        SkillSource(key or name, server.unit.value, server.plan.call_timeout_seconds) for key, server in made
+        SkillSource(
+            key or name,
+            server.unit.value,
+            server.plan.call_timeout_seconds,
+            server.plan.ready.tools if server.plan.ready else {},
+        )
+        for key, server in made
     ]
 
 

@@ -19,6 +19,7 @@ from bridge.a2a.wire.canonical_card import CardForm
 from bridge.a2a.wire.choices import DialectChoice
 from bridge.assembly.own_callers import OwnCallers
 from bridge.config.import_file import LeftOut
+from bridge.config.ready_mappings import ReadyMapping
 from bridge.config.tables.profile import Profile
 from bridge.config.tables.values import MEMORY_STORE
 from bridge.config.text.wording import shown_url
@@ -90,6 +91,8 @@ class ServerPlan:
     call_timeout_seconds: float | None = None
     each_replica: bool = False
     """Whether each of several processes at one socket may start the command."""
+    ready: ReadyMapping | None = None
+    """The ready mapping of a well-known server."""
 
     @classmethod
     def as_profile_says(

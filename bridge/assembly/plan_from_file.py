@@ -26,6 +26,7 @@ from bridge.assembly.plan import (
     SignerPlan,
 )
 from bridge.config.load import LoadedConfig
+from bridge.config.ready_mappings import ready_mapping_for
 from bridge.config.tables.models import (
     AgentsAsToolsTable,
     AgentTable,
@@ -211,6 +212,7 @@ def _server(
         fail=table.fail,
         call_timeout_seconds=table.call_timeout_seconds,
         each_replica=bool(table.each_replica),
+        ready=ready_mapping_for(table.command or ()) if table.known and name not in objects else None,
     )
 
 

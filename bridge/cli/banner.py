@@ -59,7 +59,10 @@ class OnTerminal:
         """Report that a server is up."""
         greeting = upstream.greeting
         name = f"{greeting.name} {greeting.version}".strip() if greeting else upstream.name
-        err.say(("✓ ", "green"), *_named(key), f"{name}, {counted(len(upstream.listing.tools), 'tool')}")
+        server = self._plan.servers.get(key)
+        ready = f", with the ready mapping {server.ready.name}" if server is not None and server.ready else ""
+        tools = counted(len(upstream.listing.tools), "tool")
+        err.say(("✓ ", "green"), *_named(key), f"{name}, {tools}{ready}")
 
     def failed(self, key: str, why: str) -> None:
         """Report that a server is down."""

@@ -315,7 +315,8 @@ def _server(options: Mapping[str, Any]) -> dict[str, Any]:
         raise UsageError("--only is for --from-json")
     if not words:
         raise UsageError("Missing argument: the URL of a server, -- COMMAND ARGS..., or --from-json FILE")
-    more = {**era_of(options), "connect_seconds": options["connect_seconds"]}
+    known = False if options["no_known"] else None
+    more = {**era_of(options), "connect_seconds": options["connect_seconds"], "known": known}
     if not words[0].startswith(_WEB):
         return {**server_of(words, options), **more}
     if len(words) > 1:
@@ -403,6 +404,11 @@ def _unsaid_of_wrapped(options: Mapping[str, Any]) -> Iterator[str]:
         yield (
             "a host's file cannot say --connect-seconds: write `connect_seconds` into the table [server] of a profile,"
             " and name the profile with --mapping"
+        )
+    if options["from_json"] and options["no_known"]:
+        yield (
+            "a host's file cannot say --no-known: give its server a table [tool_servers.NAME] of its own,"
+            " with `known = false`"
         )
     yield from _passwords_in(options["target"][:1])
 

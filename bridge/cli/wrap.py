@@ -109,6 +109,11 @@ def serving_options(log_level: str) -> Callable[[_Command], _Command]:
     help="The server's generation of MCP: legacy is 2025-11-25 and older, modern 2026-07-28.",
 )
 @click.option(
+    "--no-known",
+    is_flag=True,
+    help="Give a well-known server no ready mapping, which has phrases for its tools.",
+)
+@click.option(
     "--connect-seconds",
     type=click.FloatRange(min=0, min_open=True),
     help="How long a server may take to start and to list its tools. Default: the profile's (30).",
@@ -184,6 +189,8 @@ def _adjusted(server: ServerPlan, options: dict[str, Any]) -> ServerPlan:
     from bridge.mcp.client.transports.streamable_http import HttpTarget
 
     target, seconds = server.target, options["connect_seconds"]
+    if options["no_known"]:
+        server = replace(server, ready=None)
     if isinstance(target, HttpTarget) and options["allow_private"]:
         target = replace(target, allow_private=True)
     if seconds is None:

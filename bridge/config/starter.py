@@ -27,6 +27,10 @@ _HEAD: Final = f"""\
 _SERVER: Final = "An MCP server: its tools become skills of an agent."
 _AGENT: Final = "A remote A2A agent: its skills become tools of an MCP server."
 
+_KNOWN: Final = (
+    "# known = false                                 # leaves out its ready mapping, {}: phrases\n"
+)
+
 _EXAMPLE_SERVER: Final = """
 # An MCP server: its tools become skills of an agent.
 # [tool_servers.weather]
@@ -68,17 +72,22 @@ class Starter:
     """The name of the agent that the servers become."""
     offered: str = "team"
     """The name of the MCP server that the agents become."""
+    ready: Mapping[str, str] = field(default_factory=dict)
+    """The names of the ready mappings of well-known servers, by server."""
 
     def text(self) -> str:
         """The file."""
         return "".join((_HEAD, *self._servers(), *self._agents(), *self._faces(), _TAIL))
 
     def _servers(self) -> Sequence[str]:
-        tables = [
-            _table(_SERVER, "tool_servers", name, **{"url" if isinstance(one, str) else "command": one})
-            for name, one in self.servers.items()
-        ]
+        tables = [self._server(name, one) for name, one in self.servers.items()]
         return tables or [_EXAMPLE_SERVER]
+
+    def _server(self, name: str, place: str | Sequence[str]) -> str:
+        if isinstance(place, str):
+            return _table(_SERVER, "tool_servers", name, url=place)
+        line = _KNOWN.format(self.ready[name]) if name in self.ready else ""
+        return _table(_SERVER, "tool_servers", name, command=place) + line
 
     def _agents(self) -> Sequence[str]:
         tables = [_table(_AGENT, "agents", name, card=one) for name, one in self.agents.items()]

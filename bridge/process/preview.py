@@ -33,15 +33,18 @@ from bridge.assembly.published_agent import PublishedAgent
 from bridge.assembly.routes import MCP
 from bridge.assembly.stores import store_faults
 from bridge.assembly.tool_servers import StartObserver
+from bridge.config.ready_mappings import ReadyMapping
 from bridge.errors import PeerError
 from bridge.identity.callers.principals import OfferedNames, Principal
 from bridge.identity.tokens.token_exchange import CallerTokens
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.mcp.client.upstream import Upstream
+from bridge.mcp.tools import Tool
 from bridge.process.place_findings import FindingFault, RedirectUri, place_faults, redirect_uris
 from bridge.process.serve import unannounced_bridge
 from bridge.seal import key_in
 from bridge.text.safe_text import without_hidden_characters
+from bridge.translate.language.plain_words import phrase_faults
 
 WAIT_SECONDS: Final = 30.0
 """How long servers and agents may take by default. It is the connect timeout of the default profile."""
@@ -127,6 +130,8 @@ class PeerFindings:
     notes: tuple[str, ...] = ()
     is_unauthorized: bool = False
     """Whether the peer is down because it refuses the credentials of the bridge."""
+    ready_mapping: str = ""
+    """The name of the ready mapping that gives its tools phrases."""
 
     @property
     def title(self) -> str:
@@ -219,7 +224,8 @@ class Findings:
 async def findings_of(plan: Plan, bridge: Bridge) -> Findings:
     """The findings about a bridge that has connected to all peers within reach."""
     servers = [
-        _server(key, upstream, is_needed=plan.fails_closed(key)) for key, upstream in bridge.upstreams.items()
+        _server(key, upstream, plan.servers[key].ready, is_needed=plan.fails_closed(key))
+        for key, upstream in bridge.upstreams.items()
     ]
     catalogs = [await _catalog(key, source) for key, source in bridge.catalogs.items()]
     remote = {
@@ -250,7 +256,10 @@ def offline_findings(plan: Plan) -> Findings:
     """The findings without any connection, and a list of what remains unknown."""
     servers, agents, catalogs = servers_of(plan), _agents_of(plan), catalogs_of(plan)
     peers = (
-        *(PeerFindings("tool_servers", key, str(plan.servers[key].target)) for key in servers),
+        *(
+            PeerFindings("tool_servers", key, str(plan.servers[key].target), ready_mapping=_name_of(ready))
+            for key, ready in ((key, plan.servers[key].ready) for key in servers)
+        ),
         *(PeerFindings("agents", key, redacted_url(plan.agents[key].url)) for key in agents),
         *(PeerFindings("catalogs", key, redacted_url(plan.catalogs[key].url)) for key in catalogs),
     )
@@ -283,7 +292,7 @@ def offline_findings(plan: Plan) -> Findings:
     )
 
 
-def _server(key: str, upstream: Upstream, *, is_needed: bool) -> PeerFindings:
+def _server(key: str, upstream: Upstream, ready: ReadyMapping | None, *, is_needed: bool) -> PeerFindings:
     greeting, listing = upstream.greeting, upstream.listing
     named = f"{greeting.name} {greeting.version}".rstrip() if greeting else ""
     says = f"{named}, {_number(len(listing.tools), 'tool')}" if greeting else ""
@@ -303,12 +312,28 @@ def _server(key: str, upstream: Upstream, *, is_needed: bool) -> PeerFindings:
             ),
             *listing.odd_fields,
             *([listing.odd] if listing.odd else []),
+            *(_on_ready(ready, listing.tools) if ready is not None and greeting is not None else ()),
             *_on_unseen(
                 {f"the tool {tool.name}": tool.listed for tool in listing.tools}, "the card has them"
             ),
         ),
         is_unauthorized=upstream.is_unauthorized,
+        ready_mapping=_name_of(ready),
     )
+
+
+def _name_of(ready: ReadyMapping | None) -> str:
+    return "" if ready is None else ready.name
+
+
+def _on_ready(ready: ReadyMapping, tools: Sequence[Tool]) -> Iterator[str]:
+    """Notes on the phrases of a ready mapping that do not fit the tools that the server lists."""
+    listed = {tool.name: tool for tool in tools}
+    if missing := [name for name in ready.tools if name not in listed]:
+        yield f"the ready mapping {ready.name} has words for tools that the server does not list: {', '.join(missing)}"
+    for name, rule in ready.tools.items():
+        for fault in phrase_faults(rule.phrases or (), listed[name]) if name in listed else ():
+            yield f"the ready mapping {ready.name}: {name}: {fault}"
 
 
 def _words_of_card(card: AgentCard) -> dict[str, JsonValue]:

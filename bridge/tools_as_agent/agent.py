@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
@@ -66,6 +66,8 @@ class SkillSource:
     upstream: Upstream
     call_timeout_seconds: float | None = None
     """The limit for a call of the server's tools; None uses the agent's options."""
+    ready: Mapping[str, SkillOverride] = field(default_factory=dict)
+    """The ready mapping of the server, by the names of its tools."""
 
 
 class SkillSourceStates:
@@ -169,7 +171,12 @@ class ToolsAgent:
             (source.key, tool) for source in self._sources.values() for tool in source.upstream.listing.tools
         ]
         self.skill_set = skills_of(
-            listed, self._overrides, self.skill_set, unknown=self.unknown, route=self._chosen.route
+            listed,
+            self._overrides,
+            self.skill_set,
+            unknown=self.unknown,
+            route=self._chosen.route,
+            ready={source.key: source.ready for source in self._sources.values()},
         )
         self.options = _with_routes(self._chosen, self.skill_set)
         self._turns.set({skill.key: skill.override.concurrency for skill in self.skill_set.skills})

@@ -485,7 +485,7 @@ def _rule_in_words(
         case "phrase":
             yield f"rule: a phrase of the configuration: {by}"
         case "ready phrase":
-            yield f"rule: a phrase of the mapping profile: {by}"
+            yield f"rule: a phrase of the mapping: {by}"
         case "name":
             yield f"rule: the name of the skill: {by}"
         case None if skill_asked_for_in(turn.message, skills.tools, options.route) is not None:

@@ -23,7 +23,7 @@ from bridge.identity.callers.principals import OfferedNames, Principal, ScopeRul
 from bridge.mcp.tools import Tool
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.translate.arguments import properties_of, quick_problems_of
-from bridge.translate.language.plain_words import PhraseBook, SkillWords
+from bridge.translate.language.plain_words import PhraseBook, SkillWords, phrase_faults
 from bridge.translate.message_to_call import RouteRules
 from bridge.translate.overrides import (
     ABSENT,
@@ -33,6 +33,7 @@ from bridge.translate.overrides import (
     SkillOverride,
     declared_arguments,
     is_hidden,
+    merged,
     overridden,
     override_for,
     qualified_names_of_one,
@@ -42,6 +43,7 @@ from bridge.translate.overrides import (
 from bridge.translate.skills import NO_RULE, ToolKey, ids_of, qualified_id, skill_from, skill_ids
 
 _NO_ROUTES: Final = RouteRules(())
+_NO_READY: Final[Mapping[str, Mapping[str, SkillOverride]]] = {}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +63,8 @@ class Skill:
     names: OfferedNames
     """The names to which rights apply."""
     ready: SkillOverride = NO_RULE
-    """The phrases of the mapping profile, and whether it calls the tool read-only."""
+    """The phrases of the mapping profile and of the server's ready mapping, and whether they call the tool
+    read-only."""
 
     @property
     def key(self) -> ToolKey:
@@ -76,8 +79,8 @@ class Skill:
 
     @property
     def is_read_only(self) -> bool:
-        """Whether the operator, the mapping profile or the server says that the tool changes nothing. The first of them
-        that says anything decides."""
+        """Whether the operator, the mapping or the server says that the tool changes nothing. The first of them that
+        says anything decides."""
         for says in (
             self.override.read_only,
             self.ready.read_only,
@@ -126,12 +129,14 @@ class Skills:
         return PhraseBook([self._words_of(skill) for skill in self.skills], self.route.language)
 
     def _words_of(self, skill: Skill) -> SkillWords:
+        names = dict.fromkeys((skill.id, skill.tool.name, skill.shown.name))
         return SkillWords(
             skill.id,
-            tuple(dict.fromkeys((skill.id, skill.tool.name, skill.shown.name))),
+            () if skill.ready.by_name is False else tuple(names),
             skill.tool,
             skill.override.phrases or (),
             skill.ready.phrases or (),
+            skill.ready.examples or (),
             is_read_only=skill.is_read_only,
             text_into=skill.override.text_into or self.route.text_into.get(skill.id),
         )
@@ -209,11 +214,13 @@ def skills_of(
     *,
     unknown: Collection[str] = (),
     route: RouteRules = _NO_ROUTES,
+    ready: Mapping[str, Mapping[str, SkillOverride]] = _NO_READY,
 ) -> Skills:
     """The skills for these tools, each with the key of its server.
 
     Unchanged skills of `before` are reused, since the servers of an agent come up one by one. `unknown` are the keys of
-    servers that have never listed their tools: their tools may still force a server prefix on an id.
+    servers that have never listed their tools: their tools may still force a server prefix on an id. `ready` are the
+    ready mappings of servers, by the keys of the servers and the names of their tools.
     """
     known = before.by_key if before else {}
     tools = {(source_key, tool.name): tool for source_key, tool in listed}
@@ -222,11 +229,13 @@ def skills_of(
     overridden = {
         key: override_for(overrides, _rule_names(key, ids[key], of_one)) or SkillOverride() for key in tools
     }
-    ready = {
-        key: override_for(route.ready, _rule_names(key, ids[key], of_one)) or NO_RULE
-        if route.ready
-        else NO_RULE
-        for key in tools
+    mapped = {
+        key: _mapped(
+            ready.get(key[0], {}).get(key[1]),
+            override_for(route.ready, _rule_names(key, ids[key], of_one)) if route.ready else None,
+            tool,
+        )
+        for key, tool in tools.items()
     }
     served = [key for key in tools if not overridden[key].hidden]
     own = {key: ids[key] for key in served}
@@ -237,14 +246,28 @@ def skills_of(
     }
     return Skills(
         tuple(
-            _same(known.get(key), tools[key], names[key], ids[key], overridden[key], ready[key])
-            or _skill(tools[key], key, names[key], ids[key], overridden[key], ready[key])
+            _same(known.get(key), tools[key], names[key], ids[key], overridden[key], mapped[key])
+            or _skill(tools[key], key, names[key], ids[key], overridden[key], mapped[key])
             for key in served
         ),
         {key: ids[key] for key in tools if overridden[key].hidden},
         {unique_ids[key]: wanted[key] for key in served if unique_ids[key] != wanted[key]},
         route,
     )
+
+
+def _mapped(ready: SkillOverride | None, profile: SkillOverride | None, tool: Tool) -> SkillOverride:
+    """What the server's ready mapping and the mapping profile say of a tool; the profile takes precedence. If the
+    server says that the tool writes, the ready mapping cannot call it read-only."""
+    if ready is None:
+        return profile or NO_RULE
+    says = tool.annotations
+    writes = says.get("readOnlyHint") is False or (
+        says.get("destructiveHint") is True and says.get("readOnlyHint") is not True
+    )
+    if ready.read_only and writes:
+        ready = replace(ready, read_only=None)
+    return ready if profile is None else merged(ready, profile)
 
 
 def _rule_names(key: ToolKey, default_id: str, of_one: frozenset[str] = frozenset()) -> RuleNames:
@@ -343,7 +366,7 @@ def _on_phrases(skills: Skills, overrides: Mapping[str, SkillOverride]) -> Itera
     """Remarks on the phrases of the configuration. A glob's phrases may be meant for other tools."""
     for skill in skills.skills:
         if any(overrides[name].phrases for name in ids_of(skill.key) if name in overrides):
-            for words in skills.book.faults_of(skill.id):
+            for words in phrase_faults(skill.override.phrases or (), skill.tool):
                 yield Remark(("skills", skill.id, "phrases"), words)
     for skill_id, text, others in skills.book.overlaps():
         words = f"sentences of the phrase {text!r} also fit {', '.join(others)}, so the client is asked which is meant"

@@ -84,6 +84,8 @@ class SkillOverride:
     """The sentences that mean a call of the skill, as templates."""
     read_only: bool | None = None
     """Whether calls change nothing, so that a sentence may run the tool without a yes."""
+    by_name: bool | None = None
+    """Whether the skill's name with a value is a sentence that means it; only a ready mapping says no."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +174,11 @@ def override_for(rules: Mapping[str, Rule], names: RuleNames) -> Rule | None:
 
     `rules` are by pattern, in the order of the configuration.
     """
-    merged: Rule | None = None
+    found: Rule | None = None
     for pattern in _weakest_first(list(rules), names):
         rule = rules[pattern] if names.may_lift(pattern) else _without_lifting(rules[pattern])
-        merged = rule if merged is None else _merged(merged, rule)
-    return merged
+        found = rule if found is None else merged(found, rule)
+    return found
 
 
 def unmatched_patterns(rules: Mapping[str, Rule], things: Iterable[RuleNames]) -> Mapping[str, str]:
@@ -216,7 +218,8 @@ def _without_lifting(rule: Rule) -> Rule:
     return replace(rule, **changes)  # type: ignore[arg-type]  # each is a field's value
 
 
-def _merged(weaker: Rule, stronger: Rule) -> Rule:
+def merged(weaker: Rule, stronger: Rule) -> Rule:
+    """Two rules for the same tool as one. A key of the stronger rule takes precedence."""
     changes: dict[str, object] = {}
     for rule_field in fields(stronger):
         value = getattr(stronger, rule_field.name)
@@ -230,7 +233,7 @@ def _merged(weaker: Rule, stronger: Rule) -> Rule:
 def _merged_arguments(
     weaker: Mapping[str, ArgumentRule], stronger: Mapping[str, ArgumentRule]
 ) -> dict[str, ArgumentRule]:
-    both = {name: _merged(weaker[name], rule) for name, rule in stronger.items() if name in weaker}
+    both = {name: merged(weaker[name], rule) for name, rule in stronger.items() if name in weaker}
     return {**weaker, **stronger, **both}
 
 

@@ -243,6 +243,29 @@ def test_the_servers_of_a_host_are_one_agent(tmp_path: Path) -> None:
     assert list(one.published) == ["two"]
 
 
+def test_a_well_known_server_gets_its_ready_mapping_unless_an_option_says_no(tmp_path: Path) -> None:
+    command = ("--", "uvx", "mcp-server-time")
+    (taken,) = plan_of_options(wrap.wrap, *command).servers.values()
+    (left_out,) = plan_of_options(wrap.wrap, "--no-known", *command).servers.values()
+    assert taken.ready is not None
+    assert taken.ready.name == "time"
+    assert left_out.ready is None
+    text = printed(tmp_path, "wrap", "--print-toml", "--no-known", *command).stdout
+    assert "known = false" in text
+    (of_file,) = plan_of_file(tmp_path, text).servers.values()
+    assert of_file.ready is None
+
+
+def test_a_hosts_file_cannot_leave_a_ready_mapping_out_but_the_option_does(tmp_path: Path) -> None:
+    servers = {"time": {"command": "uvx", "args": ["mcp-server-time"]}}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    words = ("--from-json", "mcp.json", "--no-known")
+    assert [one.ready for one in plan_of_options(wrap.wrap, *words).servers.values()] == [None]
+    done = run_here("wrap", "--print-toml", *words, state=tmp_path, folder=tmp_path)
+    assert done.returncode == 2
+    assert "a host's file cannot say --no-known" in done.stderr
+
+
 def test_the_servers_of_a_hosts_file_may_take_as_long_as_the_option_says(tmp_path: Path) -> None:
     host_file(tmp_path)
     chosen = ("--from-json", "mcp.json", "--only", "two", "--connect-seconds", "90")

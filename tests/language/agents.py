@@ -12,8 +12,9 @@ from typing import Any, Final, Literal
 
 from bridge.a2a.model.objects import Message, Part, Role, SendMessageConfiguration, TaskState
 from bridge.a2a.tasks.agent import Turn
+from bridge.config.ready_mappings import ReadyMapping, ready_mapping_files, ready_mapping_for
 from bridge.identity.callers.principals import LOCAL
-from bridge.mcp.tools import tools_from
+from bridge.mcp.tools import Tool, tools_from
 from bridge.tools_as_agent.resume_state import (
     Confirmation,
     Decision,
@@ -30,6 +31,19 @@ from tests.support.tools import options_with
 
 HERE: Final = Path(__file__).parent
 DEMO: Final = HERE.parent.parent / "examples" / "demo.toml"
+NOTES: Final = {
+    "list_notes": (
+        "(show|list) [me] [all] [the] notes (in|of) [the folder] {folder}",
+        "what is in the folder {folder}",
+        "(which|what) notes are in {folder}",
+    ),
+    "add_note": (
+        "(note|remember) {text:word} in {folder:word}",
+        "(add|keep) [the|a] note {text:word} (in|to) {folder:word}",
+    ),
+    "delete_notes": ("delete [all] [the] notes (in|of) {folder:word}",),
+}
+"""Phrases as an operator writes them."""
 BLIND: Final = 100
 """The first sentences of the file were written from the tool lists alone."""
 KEYS: Final = ("skillId", "skill_id", "skill", "toolName", "tool")
@@ -58,20 +72,26 @@ def sentences() -> Sequence[Mapping[str, Any]]:
 @cache
 def agent(server: str) -> Skills:
     """The skills of an agent, with their phrases."""
-    phrases = dict(tomllib.loads((HERE / "phrases.toml").read_text(encoding="utf-8")))
     demo = tomllib.loads(DEMO.read_text(encoding="utf-8"))["tools_as_agent"]["demo"]["skills"]
-    phrases["demo"] = {"own": {name: rules["phrases"] for name, rules in demo.items()}}
+    phrases = {"demo": {name: rules["phrases"] for name, rules in demo.items()}, "notes": NOTES}
+    own = {name: SkillOverride(phrases=tuple(texts)) for name, texts in phrases.get(server, {}).items()}
+    ready = {} if server in phrases else {server: ready_mapping(server).tools}
+    return skills_of([(server, tool) for tool in tools_of(server)], own, route=RouteRules(KEYS), ready=ready)
+
+
+def tools_of(server: str) -> Sequence[Tool]:
+    """The tools of a server, as it lists them."""
     listed = json.loads((HERE / "tool_lists" / f"{server}.json").read_text(encoding="utf-8"))
     tools, left_out = tools_from(listed)
     assert not left_out
-    route = RouteRules(KEYS, ready=_overrides(phrases[server].get("ready", {})))
-    return skills_of(
-        [(server, tool) for tool in tools], _overrides(phrases[server].get("own", {})), route=route
-    )
+    return tools
 
 
-def _overrides(phrases: Mapping[str, Sequence[str]]) -> dict[str, SkillOverride]:
-    return {name: SkillOverride(phrases=tuple(texts)) for name, texts in phrases.items()}
+def ready_mapping(server: str) -> ReadyMapping:
+    """The ready mapping of a well-known server."""
+    found = ready_mapping_for([ready_mapping_files()[server].command])
+    assert found is not None
+    return found
 
 
 def turn_of(*texts: str, kept: bytes = b"", metadata: Any = None) -> Turn:

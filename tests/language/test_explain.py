@@ -24,7 +24,7 @@ from tests.support.tools import options_with
         (
             "git",
             "switch to main in /r",
-            "rule: a phrase of the mapping profile: (check out|checkout|switch to) [the branch] {branch_name:word} in "
+            "rule: a phrase of the mapping: (check out|checkout|switch to) [the branch] {branch_name:word} in "
             '{repo_path:word}\nskill: git_checkout\nbranch_name = "main"\nrepo_path = "/r"\n'
             "then: the agent asks for a yes",
         ),

@@ -213,6 +213,60 @@ def test_phrases_of_a_mapping_profile_run_what_reads(annotations: Any, kind: str
     assert outcome_of(decided(skills, "do it now")).kind == kind
 
 
+@pytest.mark.parametrize(
+    ("annotations", "said", "kind"),
+    [
+        ({}, True, "run"),
+        ({}, None, "confirm"),
+        ({}, False, "confirm"),
+        ({"readOnlyHint": True}, None, "run"),
+        ({"readOnlyHint": True}, False, "confirm"),
+        ({"readOnlyHint": True, "destructiveHint": True}, True, "run"),
+        ({"readOnlyHint": False}, True, "confirm"),
+        ({"destructiveHint": True}, True, "confirm"),
+    ],
+)
+@pytest.mark.parametrize("text", ["do it now", "act it now"])
+def test_of_a_ready_mapping_and_its_server_the_stricter_decides(
+    annotations: Any, said: bool | None, kind: str, text: str
+) -> None:
+    act = tool("act", "x", x=TEXT, listed={"annotations": annotations})
+    ready = {"s": {"act": SkillOverride(phrases=("do {x}",), read_only=said)}}
+    skills = skills_of([("s", act), ("s", FIND)], {}, ready=ready)
+
+    assert outcome_of(decided(skills, text)).kind == kind
+
+
+def test_a_ready_mapping_is_for_the_tools_of_its_server_alone() -> None:
+    ready = {
+        "s": {"find_page": SkillOverride(phrases=("look {query}",)), "gone": SkillOverride(phrases=("x",))}
+    }
+    skills = skills_of([("s", FIND), ("other", FIND), ("s", SEND)], {}, ready=ready)
+
+    assert outcome("look here", skills) == run("s_find_page", query="here")
+    assert outcome("x", skills) == "ask"
+
+
+def test_the_mapping_profile_and_the_operator_take_precedence_over_a_ready_mapping() -> None:
+    ready = {"s": {"find_page": SkillOverride(phrases=("look {query}",), read_only=True)}}
+    route = RouteRules((), ready={"find_page": SkillOverride(phrases=("seek {query}",))})
+    plain = tool("find_page", "query", query=TEXT)
+    mapped = skills_of([("s", plain), ("s", SEND)], {}, ready=ready, route=route)
+    own = skills_of([("s", plain), ("s", SEND)], {"find_page": SkillOverride(read_only=False)}, ready=ready)
+
+    assert outcome("look here", mapped) == "ask"
+    assert outcome("seek here", mapped) == run("find_page", query="here")
+    assert outcome("look here", own) == 'confirm find_page {"query": "here"}'
+
+
+def test_a_phrase_with_an_argument_that_the_tool_lacks_is_left_out_alone() -> None:
+    ready = {"s": {"find_page": SkillOverride(phrases=("look {gone}", "seek {query}"))}}
+    skills = skills_of([("s", FIND), ("s", SEND)], {}, ready=ready)
+
+    assert outcome("look here", skills) == "ask"
+    assert outcome("seek here", skills) == run("find_page", query="here")
+
+
 def test_a_strict_language_knows_only_configured_phrases() -> None:
     skills = skills_of([("s", FIND), ("s", SEND)], OWN, route=RouteRules((), language="strict"))
 

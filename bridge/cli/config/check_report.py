@@ -113,10 +113,15 @@ def _verdict(found: Findings) -> str:
 
 
 def _peer_lines(peers: Sequence[PeerFindings], *, is_seen: bool) -> Iterable[str]:
-    rows = [(_mark(peer, is_seen=is_seen), peer.key, peer.says or peer.where) for peer in peers]
+    rows = [(_mark(peer, is_seen=is_seen), peer.key, _says(peer)) for peer in peers]
     widest = max((len(key) for _, key, _ in rows), default=0)
     for mark, key, says in rows:
         yield f"{mark}{key:<{widest}}  {says}"
+
+
+def _says(peer: PeerFindings) -> str:
+    ready = f", with the ready mapping {peer.ready_mapping}" if peer.ready_mapping else ""
+    return f"{peer.says or peer.where}{ready}"
 
 
 def _mark(peer: PeerFindings, *, is_seen: bool) -> str:

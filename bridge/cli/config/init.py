@@ -75,6 +75,7 @@ def init(**options: Any) -> int:
 
 
 def _starter(options: dict[str, Any]) -> Starter:
+    from bridge.config.ready_mappings import ready_mapping_for
     from bridge.config.starter import EXAMPLE, Starter
 
     servers = dict(_server_from(text) for text in options["servers"])
@@ -88,7 +89,10 @@ def _starter(options: dict[str, Any]) -> Starter:
     published = next(iter(servers)) if len(servers) == 1 else "tools"
     while published in agents:  # otherwise a `from` would be ambiguous
         published = f"{published[:_STEM_CHARACTERS]}-tools"
-    return Starter(servers, agents, published)
+    commands = {name: place for name, place in servers.items() if not isinstance(place, str)}
+    mappings = {name: ready_mapping_for(command) for name, command in commands.items()}
+    ready = {name: mapping.name for name, mapping in mappings.items() if mapping is not None}
+    return Starter(servers, agents, published, ready=ready)
 
 
 def _ask_for_peers() -> tuple[dict[str, str | Sequence[str]], dict[str, str]]:

@@ -294,6 +294,10 @@ class ToolServerTable(Table):
         default=False,
         description="whether the name in its URL may lead to a private address after it was public",
     )
+    known: bool = Field(
+        default=True,
+        description="whether the ready mapping of a well-known server counts, if the command names its package",
+    )
     each_replica: bool | None = Field(
         default=None,
         description="whether each of several processes on one socket (`serve --fd`) may start the command; if not, "

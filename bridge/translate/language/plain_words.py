@@ -12,7 +12,7 @@ a phrase that the operator wrote.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Final, Literal
@@ -121,7 +121,9 @@ class SkillWords:
     own: tuple[str, ...] = ()
     """The templates of the operator's file."""
     ready: tuple[str, ...] = ()
-    """The templates of the mapping profile."""
+    """The templates of the mapping profile, or of the server's ready mapping."""
+    examples: tuple[str, ...] = ()
+    """Sentences of the ready mapping for the card."""
     is_read_only: bool = False
     text_into: str | None = None
     """The configured property that takes plain text."""
@@ -229,20 +231,6 @@ class PhraseBook:
                 break
         return tuple(dict.fromkeys(made))
 
-    def faults_of(self, skill_id: str) -> Iterator[str]:
-        """What is wrong with the operator's phrases of a skill."""
-        words = self._skills[skill_id]
-        properties = resolved_properties(words.tool.input_schema)
-        for text in words.own:
-            slots = [slot.name for slot in _template(text).slots]
-            for name in slots:
-                if name not in properties:
-                    yield f"the phrase {text!r} is not used: the tool has no argument {name!r}"
-                elif not is_sayable(properties[name]):
-                    yield f"the phrase {text!r} fits no sentence: no words can say {name!r}"
-            if not slots and required_of(words.tool.input_schema):
-                yield f"the phrase {text!r} names no argument, though the tool needs some: each call asks for them"
-
     def overlaps(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         """The phrases of the operator's file that other skills fit, too: the skill's id, the template, and the other
         skills' ids."""
@@ -328,6 +316,20 @@ def _is_doubtful(value: str) -> bool:
     return _DOUBTFUL.search(value) is not None or value.casefold() in _NO_DIRECT_VALUE
 
 
+def phrase_faults(texts: Iterable[str], tool: Tool) -> Iterator[str]:
+    """What is wrong with phrases for a tool."""
+    properties = resolved_properties(tool.input_schema)
+    for text in texts:
+        slots = [slot.name for slot in _template(text).slots]
+        for name in slots:
+            if name not in properties:
+                yield f"the phrase {text!r} is not used: the tool has no argument {name!r}"
+            elif not is_sayable(properties[name]):
+                yield f"the phrase {text!r} fits no sentence: no words can say {name!r}"
+        if not slots and required_of(tool.input_schema):
+            yield f"the phrase {text!r} names no argument, though the tool needs some: each call asks for them"
+
+
 def says_otherwise(text: str) -> bool:
     """Whether a text beside a sentence holds a negation or a condition."""
     return _OTHERWISE.search(text) is not None
@@ -381,6 +383,9 @@ def _one_required(tool: Tool) -> str | None:
 
 def _sentences_for(words: SkillWords, *, with_name: bool) -> Iterator[str]:
     """Sentences that a skill may be meant by, the best first."""
+    if words.examples:
+        yield from words.examples
+        return
     values = example_of(words.tool) or {}
     optional = _all_examples(words.tool, values)
     templates = [_template(text) for texts in (words.own, words.ready) for text in texts]

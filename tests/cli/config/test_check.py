@@ -29,6 +29,7 @@ from tests.support.files import DEVTOOLS, RAW, TEAM, an_agent, started, written
 from tests.support.forked import Forked
 from tests.support.ports import free_port
 from tests.support.postgres import database_url, new_agent
+from tests.support.running import RAW_SERVER
 from tests.support.signed_cards import key, signed
 from tests.support.terminals import open_terminal
 
@@ -335,7 +336,7 @@ def test_at_a_terminal_what_is_wrong_with_a_file_is_cut_between_words(command: s
         "  `relist_seconds`, `child_flush_seconds`, `child_exit_seconds`,",
         "  `child_quiet_seconds`, `child_output_seconds`, `result_limit_bytes`,",
         "  `result_json_values`, `tools_most`, `tools_limit_bytes`, `schema_values`,",
-        "  `unanswered_most`, `allow_private`, `each_replica`, `concurrency` and",
+        "  `unanswered_most`, `allow_private`, `known`, `each_replica`, `concurrency` and",
         "  `call_timeout_seconds`",
         "",
         "1 error in bridge.toml",
@@ -425,6 +426,27 @@ def test_a_rule_without_effect_in_a_profile_is_shown_with_its_file_and_line(tmp_
     found = found_in(tmp_path)
     assert found["faults"] == ["tools_as_agent.devtools: route.default_skill: there is no skill 'nothing'"]
     assert [place.rpartition("/")[2] for place in found["places"]] == ["mine.toml:3"]
+
+
+def test_the_ready_mapping_of_a_server_is_shown_with_the_tools_that_are_missing(tmp_path: Path) -> None:
+    runs = f"import runpy, sys\nrunpy.run_path({str(RAW_SERVER)!r}, run_name='__main__')\n"
+    (tmp_path / "mcp_server_time.py").write_text(runs)
+    command = json.dumps([sys.executable, "-m", "mcp_server_time"])
+    server = f"[tool_servers.clock]\ncommand = {command}\n"
+    written(tmp_path, server, "[tools_as_agent.devtools]\nfrom = ['clock']\n")
+
+    found, offline = found_in(tmp_path), found_in(tmp_path, "--offline")
+    words = check(tmp_path).stdout
+
+    assert found["faults"] == []
+    assert [peer["ready_mapping"] for peer in (*found["peers"], *offline["peers"])] == ["time", "time"]
+    assert (
+        "tool_servers.clock: the ready mapping time has words for tools that the server does not list:"
+        " get_current_time, convert_time"
+    ) in found["notes"]
+    assert "16 tools, with the ready mapping time" in words
+    written(tmp_path, f"{server}known = false\n", "[tools_as_agent.devtools]\nfrom = ['clock']\n")
+    assert [peer["ready_mapping"] for peer in found_in(tmp_path)["peers"]] == [""]
 
 
 def test_a_tool_that_cannot_be_served_is_a_fault(tmp_path: Path) -> None:

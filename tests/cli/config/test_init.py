@@ -50,6 +50,16 @@ def test_the_written_file_is_valid_and_names_its_schema(words: list[str], tmp_pa
     assert "mcp-a2a check" in done.stderr
 
 
+def test_the_written_file_shows_the_ready_mapping_of_a_well_known_server(tmp_path: Path) -> None:
+    assert init(tmp_path, "--server", "uvx mcp-server-time", "--server", "uvx other").returncode == 0
+    text = (tmp_path / "bridge.toml").read_text()
+    assert text.count("# known = false") == 1
+    assert 'command = ["uvx", "mcp-server-time"]\n# known = false ' in text
+    assert "its ready mapping, time" in text
+    (tmp_path / "bridge.toml").write_text(text.replace("# known = false", "known = false"))
+    assert is_right(tmp_path)
+
+
 def test_the_written_file_has_the_named_peers(tmp_path: Path) -> None:
     assert init(tmp_path, "team.toml", "--server", "git=npx -y 'a b'", "--agent", URL).returncode == 0
     found = tomllib.loads((tmp_path / "team.toml").read_text())
