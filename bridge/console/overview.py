@@ -13,6 +13,7 @@ from bridge.assembly.published_agent import PublishedAgent
 from bridge.assembly.routes import MCP
 from bridge.console.console_access import Visit
 from bridge.console.operations import at_work, operations_of
+from bridge.hosts.links import links_to_url
 from bridge.text.jsonvalues import JsonObject
 from bridge.version import __version__
 
@@ -89,6 +90,7 @@ def _server(one: OfferedServer, visit: Visit) -> JsonObject:
         "name": one.name,
         "path": f"/try?{urlencode({'part': f'mcp/{one.name}'})}",
         "url": f"{visit.base_url}{MCP}/{one.name}",
+        "links": {**links_to_url(one.name, f"{visit.base_url}{MCP}/{one.name}")},
         "offers": sum(usable.may_use(tool.names) for tool in one.face.published),
         "noun": "tool",
         "made_of": [state.key for state in one.face.sources],

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, MutableMapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from bridge.console.live_trials import LiveTrial
 from bridge.console.pages import json_response
 from bridge.console.parts import TEXT_MOST, shown_block, shown_result
 from bridge.console.tab_streams import TabStreams
+from bridge.hosts.links import links_to_url
 from bridge.identity.callers.principals import Principal
 from bridge.identity.callers.verifiers import Access, Credential
 from bridge.mcp.client.eras import Era
@@ -75,6 +77,15 @@ async def offering(
 
 
 @pytest.mark.outside
+async def test_the_overview_links_each_mcp_server_to_the_hosts(tmp_path: Path) -> None:
+    async with offering(tmp_path) as (browser, _):
+        (face,) = [one for one in (await browser.reads(""))["faces"] if one["kind"] == "mcp"]
+        assert face["links"] == links_to_url("team", f"{browser.base_url}/mcp/team")
+        page = (await browser.opens("")).text
+        assert all(f'href="{escape(link)}"' in page for link in face["links"].values())
+        assert page.count("vscode:mcp/install") == 1, "an agent is no server for hosts"
+
+
 async def test_the_result_of_a_tool_is_shown_by_its_type(tmp_path: Path) -> None:
     async with offering(tmp_path) as (browser, server):
         *_, team = (await browser.reads("/try"))["groups"]

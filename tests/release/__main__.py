@@ -3,7 +3,7 @@
 - `build FOLDER` builds the files of a release twice, checks them, and lists what they need (CycloneDX).
 - `try FOLDER` installs the wheel of a folder into empty environments, and makes the first call in each direction.
 
-Without arguments, both happen in `dist/`. Nothing is published.
+Without arguments, both happen in `dist/`, and an MCP bundle is written, judged and started. Nothing is published.
 """
 
 from __future__ import annotations
@@ -39,6 +39,11 @@ def main(words: Sequence[str] | None = None) -> int:
             _build(options.folder, options.tag)
         if options.part != "build":
             _try(options.folder, options.python or newcomer.pythons_here())
+        if options.part == "all":
+            from tests.release import bundles  # it needs the extra `dev`
+
+            with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+                print(bundles.play(Path(folder)))
     except (artifacts.ReleaseError, newcomer.NewcomerError) as exc:
         print(exc, file=sys.stderr)
         return 1
@@ -50,6 +55,7 @@ def _build(folder: Path, tag: str | None) -> None:
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     if tag is not None:
         artifacts.require_tag(tag, version)
+        artifacts.require_owner((ROOT / "server.json").read_text(encoding="utf-8"))
     if folder.exists() and any(folder.iterdir()):
         raise artifacts.ReleaseError(f"{folder} is not empty")
     folder.mkdir(parents=True, exist_ok=True)

@@ -60,6 +60,16 @@ def require_tag(tag: str, wanted: str) -> None:
         raise ReleaseError(f"the tag {tag} does not name the version of bridge/version.py, which is {wanted}")
 
 
+def require_owner(entry: str) -> None:
+    """Refuse an entry for the MCP registry in which the owner is still open.
+
+    Raises:
+        ReleaseError: the entry says OWNER.
+    """
+    if "/OWNER/" in entry or ".OWNER/" in entry:
+        raise ReleaseError("server.json and README.md say OWNER in place of the owner: docs/releasing.md")
+
+
 def build(folder: Path) -> list[Path]:
     """Build the wheel and the archive of the commit into a folder, twice, and return the files.
 

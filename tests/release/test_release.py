@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -135,6 +136,46 @@ def test_the_commands_of_the_release_exist() -> None:
     with pytest.raises(SystemExit) as ended:
         main(["publish"])
     assert ended.value.code == 2
+
+
+ENTRY: Final = json.loads((ROOT / "server.json").read_text(encoding="utf-8"))
+"""The entry for the MCP registry. The published schema of 2025-12-11 took it; the tests know its bounds."""
+
+
+def test_the_entry_for_the_registry_has_the_version_and_the_package_of_the_release() -> None:
+    (package,) = ENTRY["packages"]
+    assert {ENTRY["version"], package["version"]} == {artifacts.version()}
+    assert (package["registryType"], package["identifier"]) == ("pypi", "mcp-a2a")
+    assert package["transport"] == {"type": "stdio"}
+
+
+def test_the_entry_for_the_registry_keeps_the_bounds_of_its_schema() -> None:
+    assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", ENTRY["name"])
+    assert 1 <= len(ENTRY["description"]) <= 100
+    assert 1 <= len(ENTRY["title"]) <= 100
+    for argument in ENTRY["packages"][0]["packageArguments"]:
+        assert argument["type"] in ("positional", "named")
+        assert {"name", "value", "valueHint"} & argument.keys()
+
+
+def test_the_registry_finds_the_name_of_the_entry_in_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert re.findall(r"mcp-name: (\S+)", readme) == [ENTRY["name"]]
+
+
+def test_the_arguments_of_the_entry_are_those_of_the_command() -> None:
+    from bridge.cli.expose import expose
+
+    options = {option for parameter in expose.params for option in parameter.opts}
+    arguments = ENTRY["packages"][0]["packageArguments"]
+    assert arguments[0]["value"] == "expose"
+    assert {argument["name"] for argument in arguments if argument["type"] == "named"} <= options
+
+
+def test_a_tag_is_refused_while_the_owner_is_open() -> None:
+    artifacts.require_owner('{"name": "io.github.somebody/mcp-a2a"}')
+    with pytest.raises(artifacts.ReleaseError, match="OWNER"):
+        artifacts.require_owner('{"name": "io.github.OWNER/mcp-a2a"}')
 
 
 def test_no_page_installs_from_the_index() -> None:

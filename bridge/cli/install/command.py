@@ -18,7 +18,7 @@ from click.core import ParameterSource
 from bridge.cli.expose import agents_options
 from bridge.cli.install import checks, from_file
 from bridge.errors import PeerError, UsageError
-from bridge.hosts import entry, places
+from bridge.hosts import entry, links, places
 from bridge.text import short_names
 from bridge.text.jsonvalues import JsonObject
 
@@ -59,6 +59,17 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 )
 @click.option("--dry-run", is_flag=True, help="Show the changes, and write nothing.")
 @click.option(
+    "--bundle",
+    metavar="FILE",
+    help="With claude-desktop: write an MCP bundle, which asks for the address and the token when it is installed.",
+)
+@click.option(
+    "--link",
+    "links",
+    is_flag=True,
+    help="With cursor or vscode: print a link that adds the server, and what it will write.",
+)
+@click.option(
     "--check",
     is_flag=True,
     help="First read the agents' cards, try the credentials, start the server as the host would, and list its tools.",
@@ -83,6 +94,8 @@ def install(**options: Any) -> int:
     mcp-a2a install cursor --add https://other.example.com
     mcp-a2a install vscode --remove https://agent.example.com
     mcp-a2a install claude-code bridge.toml --face team
+    mcp-a2a install claude-desktop --bundle agent.mcpb https://agent.example.com
+    mcp-a2a install cursor --link https://agent.example.com
     mcp-a2a install --list
 
     Everything else in the host's file stays as it is. The command keeps the last five backups beside the file. A secret
@@ -105,6 +118,10 @@ def install(**options: Any) -> int:
         raise UsageError(f"which host? One of {', '.join(_HOSTS)}")
     host = _HOSTS[options["host"]]
     options["urls"] = tuple(map(agent_of, options["urls"]))
+    if options["bundle"] is not None:
+        from bridge.cli.install import bundle
+
+        return bundle.write(options)
     _require_consistent(options, host)
     if options["remove"]:
         return edits.remove(options, host)
@@ -132,6 +149,8 @@ def put(options: dict[str, Any], host: places.Host, secret: AskedSecret | None =
     asked = {secret.variable: secret.value} if secret else {}
     arguments, offers, variables = _offered_from(options, host, asked)
     server = entry.entry_for(_program(), arguments, host, variables, asked)
+    if options["links"]:
+        return _print_link(options, host, server)
     if host.is_yaml or (options["host"] == _PRINTED and not options["path"]):
         return _print(options, host, server)
     return edits.add(options, host, server, offers, secret)
@@ -182,6 +201,8 @@ def _require_consistent(options: dict[str, Any], host: places.Host) -> None:
         raise UsageError("--add and --remove are opposites: give one of them")
     if options["add"] and from_file.is_meant(options):
         raise UsageError("--add takes the URLs of agents: a file is a server of its own")
+    if options["links"]:
+        _require_link(options)
     project = options["scope"] == places.InstallScope.PROJECT
     if options["path"] and project:
         raise UsageError("--file names the file: it does not go with --scope")
@@ -204,6 +225,17 @@ def _require_consistent(options: dict[str, Any], host: places.Host) -> None:
             )
     if options["name"] is not None and not is_name(options["name"]):
         raise UsageError("--name takes at most 64 letters, digits, - and _: hosts take no more than that")
+
+
+def _require_link(options: dict[str, Any]) -> None:
+    if options["host"] not in links.HOSTS:
+        raise UsageError(f"--link is for {' and '.join(links.HOSTS)}: {options['host']} has no such links")
+    others = ("add", "remove", "path", "create", "dry_run")
+    if any(options[name] for name in others) or options["scope"] == places.InstallScope.PROJECT:
+        raise UsageError("--link writes no file: give no option of a file with it")
+    for header in options["header"]:
+        if not header.partition("=")[2].startswith(("env:", "file:")):
+            raise UsageError("the value of a header would stand in the link: give env:NAME or file:PATH")
 
 
 def is_name(name: str) -> bool:
@@ -300,6 +332,19 @@ def _print(options: dict[str, Any], host: places.Host, server: JsonObject) -> in
         f"{host.title} keeps its servers in YAML, which mcp-a2a does not edit: put this into {_user_file(host)},"
         f" below the {host.servers_key} that are there. {host.afterwards}."
     )
+    return 0
+
+
+def _print_link(options: dict[str, Any], host: places.Host, server: JsonObject) -> int:
+    from bridge.cli import render
+
+    checks.require_cards(options)
+    checks.check_as_host(options, host, server)
+    name = name_for(options)
+    render.write_document(links.link_to(options["host"], name, server) + "\n")
+    render.say(f"{host.title} asks before it writes this. The link is for this machine only:")
+    for line in json.dumps({name: server}, indent=2, ensure_ascii=False).splitlines():
+        render.say(line)
     return 0
 
 
