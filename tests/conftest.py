@@ -19,7 +19,7 @@ from hypothesis import settings
 from tests.peers.node import require_peers
 from tests.peers.oidc_provider import OidcProvider, running_issuers
 from tests.requirements import REQUIREMENTS
-from tests.support import failed, forked, outside, proactor_like, slowest, tiers, validated_again
+from tests.support import failed, forked, outside, proactor_like, slowest, tiers, validated_again, workers
 
 FULL_EXAMPLES: Final = 200
 """Of what is tried with any values, in `make fuzz`; the suite takes a share of it."""
@@ -135,6 +135,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run all tests on event loops that refuse what Windows' one refuses",
     )
     parser.addoption(failed.OPTION, type=Path, help="write the names of the failed tests to this file")
+    if workers.ARE_POSSIBLE:
+        parser.addoption(workers.OPTION, type=int, default=0, help="run the tests in this many forks")
     parser.addoption(slowest.OPTION, type=int, default=0, help="report this many of the slowest tests")
 
 
@@ -165,6 +167,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(slowest.Slowest(count))
     if (file := config.getoption(failed.OPTION)) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(failed.Failed(file))
+    if count := config.getoption(workers.OPTION, default=0):
+
+        def begin(folder: Path) -> None:
+            config.stash[_MISTAKES] = file = folder / "invalid"
+            validated_again.note_in(file)
+
+        config.pluginmanager.register(workers.Workers(count, begin))
     if outside.MARK in config.option.markexpr:
         config.pluginmanager.register(outside.Guard())
 
@@ -185,6 +194,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("windows") and sys.platform != "win32":
             item.add_marker(pytest.mark.skip(reason="only Windows can prove it"))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Iterator[None]:
+    """Nothing of what is collected is garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:

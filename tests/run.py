@@ -24,6 +24,8 @@ CODE: Final = ("bridge", "tests", "examples", "docs")
 
 _WORKERS: Final = 3
 """One more than two cores: the tests wait for as long as they compute."""
+SHARED_BY: Final = ("--workers",) if sys.platform == "linux" else ("--dist", "worksteal", "-n")
+"""Linux forks the workers of a run (support/workers.py), so the tests are collected once."""
 _SLOWEST: Final = 30
 """How many of the slowest tests a shared run reports."""
 _TESTS_FAILED: Final = 1
@@ -78,11 +80,7 @@ TASKS: Final = {
 def commands_of(name: str, workers: int) -> list[tuple[str, ...]]:
     """The commands of a task, in their order."""
     *first, last = TASKS[name].commands
-    shared = (
-        ("-n", str(workers), "--dist", "worksteal", "--slowest", str(_SLOWEST))
-        if TASKS[name].is_shared
-        else ()
-    )
+    shared = (*SHARED_BY, str(workers), "--slowest", str(_SLOWEST)) if TASKS[name].is_shared else ()
     return [*first, (*last, *shared)]
 
 

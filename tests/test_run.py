@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.rerun import FLAKY, judged, listed, refusal
-from tests.run import ROOT, TASKS, alone, commands_of, main, program
+from tests.run import ROOT, SHARED_BY, TASKS, alone, commands_of, main, program
 from tests.support.failed import Failed
 from tests.support.slowest import Spent, lines_of
 
@@ -21,14 +21,14 @@ CALLED = re.compile(r"python -m tests\.run (\S+)")
 def test_tests_are_shared_among_workers_after_what_they_talk_to_is_installed() -> None:
     assert commands_of("test", 5) == [
         ("python", "tests/peers/install.py"),
-        ("python", "-m", "pytest", "tests", "-n", "5", "--dist", "worksteal", "--slowest", "30"),
+        ("python", "-m", "pytest", "tests", *SHARED_BY, "5", "--slowest", "30"),
     ]
 
 
 def test_long_tests_are_shared_and_those_of_minutes_are_not_among_them() -> None:
     assert commands_of("test-long", 5)[-1] == (
         *("python", "-m", "pytest", "tests", "-m", "long and not slow"),
-        *("-n", "5", "--dist", "worksteal", "--slowest", "30"),
+        *(*SHARED_BY, "5", "--slowest", "30"),
     )
 
 

@@ -16,8 +16,8 @@ import pytest
 
 OPTION: Final = "--slowest"
 
-_CPU: Final = "cpu_seconds"
-"""The attribute of a report, which xdist's workers send with it."""
+CPU: Final = "cpu_seconds"
+"""The attribute of a report, which workers send with it."""
 
 
 @dataclass
@@ -62,14 +62,14 @@ class Slowest:
         """Note in the report of a phase what the phase computed."""
         report = yield
         before, self._cpu = self._cpu, _cpu_seconds()
-        setattr(report, _CPU, self._cpu - before)
+        setattr(report, CPU, self._cpu - before)
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add a phase to its test. A worker that crashed sent no CPU time."""
         spent = self._spent[report.nodeid]
         spent.wall += report.duration
-        spent.cpu += getattr(report, _CPU, 0.0)
+        spent.cpu += getattr(report, CPU, 0.0)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the table."""

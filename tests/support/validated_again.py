@@ -25,21 +25,27 @@ def start() -> Path:
     """Validate from now on, here and in programs that are started later; the file for the mistakes."""
     descriptor, name = tempfile.mkstemp(prefix="mcp-a2a-invalid-")
     os.close(descriptor)
-    os.environ[VARIABLE] = name
+    note_in(Path(name))
     install()
     return Path(name)
+
+
+def note_in(file: Path) -> None:
+    """Note mistakes in a file from now on, here and in programs that are started later."""
+    file.touch()
+    os.environ[VARIABLE] = str(file)
 
 
 def install() -> None:
     """Validate from now on. Modules that import `made` later get it from here too."""
     made, changed = objects.made, Model.changed
-    file = Path(os.environ[VARIABLE])
+    first = os.environ[VARIABLE]  # a program may have an environment without the variable
 
     def made_and_checked(model: Any, **fields: Any) -> Any:
-        return _checked(made(model, **fields), file)
+        return _checked(made(model, **fields), first)
 
     def changed_and_checked(self: Model, **fields: Any) -> Any:
-        return _checked(changed(self, **fields), file)
+        return _checked(changed(self, **fields), first)
 
     for module in [*sys.modules.values()]:
         if getattr(module, "made", None) is made:
@@ -76,9 +82,9 @@ def fault_of(new: Model) -> str:
     return ""
 
 
-def _checked(new: Model, file: Path) -> Model:
+def _checked(new: Model, first: str) -> Model:
     if fault := fault_of(new):
-        with file.open("a") as noted:
+        with open(os.environ.get(VARIABLE, first), "a") as noted:
             noted.write(f"{fault}\n")
         raise AssertionError(fault)
     return new
