@@ -166,12 +166,18 @@ def resolve_profile(name: str = DEFAULT_PROFILE_NAME, folder: Path | None = None
     values: dict[str, Any] = {}
     origins: dict[tuple[str, str], ValueSource] = {}
     layers = _layers(profile_place(name, folder))
+    default = mappings_folder() / f"{DEFAULT_PROFILE_NAME}.toml"
     profile: Profile | None = None
     for layer in layers:
         own = {table: keys for table, keys in layer.data.items() if table != EXTENDS}
         values = {**values, **{table: _merged(values.get(table), keys) for table, keys in own.items()}}
         profile = _validated(values, layer)
-        origins |= {(table, key): _origin(layer, table, key) for table, keys in own.items() for key in keys}
+        is_default = layer.path == default
+        origins |= {
+            (table, key): DEFAULT_SOURCE if is_default else source_at(layer, (table, key), "profile")
+            for table, keys in own.items()
+            for key in keys
+        }
     assert profile is not None, "a profile has its own layer at least"
     return ResolvedProfile(profile, origins, frozenset(layer.path for layer in layers))
 
@@ -231,9 +237,3 @@ def _with_one_for_all_missing(faults: list[ConfigFault]) -> Iterator[ConfigFault
             message,
             f'write {EXTENDS} = "{DEFAULT_PROFILE_NAME}" as its first line, and only what differs',
         )
-
-
-def _origin(layer: Document, table: str, key: str) -> ValueSource:
-    if layer.path == mappings_folder() / f"{DEFAULT_PROFILE_NAME}.toml":
-        return DEFAULT_SOURCE
-    return source_at(layer, (table, key), "profile")
