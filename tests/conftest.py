@@ -27,6 +27,8 @@ settings.register_profile("fuzz", max_examples=FULL_EXAMPLES, deadline=None)
 settings.register_profile("suite", max_examples=FULL_EXAMPLES // 4, deadline=None)
 settings.load_profile("suite")
 
+_NEW_OBJECTS: Final = 10_000
+"""How many objects are made before the garbage collector looks for garbage among them; 700 took 5 % of the CPU."""
 LIKE_WINDOWS: Final = "--like-windows"
 _MISTAKES: Final = pytest.StashKey[Path]()
 
@@ -210,6 +212,7 @@ def pytest_collection_finish() -> None:
     """What is collected stays to the end: the garbage collector took half a second each time that it looked at it."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(_NEW_OBJECTS)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Final, NoReturn
 
 import pytest
@@ -237,9 +238,11 @@ def _become_worker(config: pytest.Config, number: int, begin: Callable[[Path], N
     config.workerinput = {"workerid": name}
     plugins = config.pluginmanager
     plugins.unregister(name="terminalreporter")
-    capture = plugins.getplugin("capturemanager")
-    capture.stop_global_capturing()
-    capture.start_global_capturing()
+    if config.option.capture == "fd":
+        captured = plugins.getplugin("capturemanager")._global_capturing
+        for stream in (captured.out, captured.err):
+            with TemporaryFile() as own:
+                os.dup2(own.fileno(), stream.tmpfile.fileno())
     folders = config._tmp_path_factory
     folder = folders._basetemp = folders.getbasetemp() / name
     folder.mkdir(exist_ok=True)
