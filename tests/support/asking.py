@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.support.forked import Forked, through_server
 from tests.support.limits import command_of
 from tests.support.lines import first_line
 
@@ -23,17 +24,21 @@ def asking_argv(era: str, *options: str) -> list[str]:
     return [sys.executable, "-S", "-E", str(ASKING_SERVER), "--era", era, *options]
 
 
+def forked_asking_argv(era: str, *options: str) -> list[str]:
+    """The command line of the asking server that the fork server of this process starts."""
+    return through_server(str(ASKING_SERVER), "--era", era, *options)
+
+
 def asking_command(era: str, *options: str) -> StdioTarget:
     """The asking server as a child process that speaks over stdio."""
-
-    return command_of(tuple(asking_argv(era, *options)))
+    return command_of(tuple(forked_asking_argv(era, *options)))
 
 
 @contextmanager
 def asking_url(era: str, *options: str, port: int = 0) -> Iterator[str]:
     """The asking server over HTTP as long as this is entered; its URL."""
-    argv = asking_argv(era, *options, "--http", str(port))
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+    argv = [sys.executable, str(ASKING_SERVER), "--era", era, *options, "--http", str(port)]
+    with Forked(argv, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield first_line(process)
         finally:

@@ -47,7 +47,8 @@ def run(words: Sequence[str], timeout_seconds: float, **options: Any) -> subproc
 
 
 class Forked(subprocess.Popen[Any]):
-    """`subprocess.Popen([sys.executable, "-P", "-m", MODULE, ...])`, with the modules imported already."""
+    """`subprocess.Popen([sys.executable, "-P", "-m", MODULE, ...])`, with the modules imported already. In place of the
+    module, there may be a script: `[sys.executable, SCRIPT, ...]`."""
 
     def _execute_child(
         self, args: Any, executable: Any, preexec_fn: Any, close_fds: Any, pass_fds: Any, cwd: Any, env: Any,
@@ -90,7 +91,7 @@ def _start_of(args: Any, cwd: Any, env: Mapping[str, str], new_session: bool) ->
     """What is to be forked; None where it cannot be."""
     python, *argv = [args] if isinstance(args, str) else [os.fspath(word) for word in args]
     start = Start(tuple(argv), os.fspath(cwd or os.getcwd()), dict(env), new_session)
-    told = argv[:2] == ["-P", "-m"] or argv[:1] == ["-m"]
+    told = argv[:2] == ["-P", "-m"] or argv[:1] == ["-m"] or "".join(argv[:1]).endswith(".py")
     others = {
         name
         for name, value in env.items()

@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # `typing` takes as long to import as all that is needed
+    from typing import Any
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 SOUND = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAAAA="
 
-_lock = threading.Lock()
 _cancelled: list[Any] = []
 _waiting: set[Any] = set()
 _grown: list[dict[str, Any]] = []
@@ -113,9 +114,8 @@ LINKS: list[dict[str, Any]] = [
 
 
 def send(message: dict[str, Any]) -> None:
-    with _lock:
-        sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
-        sys.stdout.flush()
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
 
 
 def result(*content: dict[str, Any], **more: Any) -> dict[str, Any]:

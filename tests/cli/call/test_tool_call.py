@@ -20,7 +20,7 @@ from bridge.a2a.wire.v1_0 import V1_0
 from bridge.text.jsonvalues import DEFAULT_MAX_VALUES
 from tests.cli.call.test_command import Done, Run, at_terminal, child, command
 from tests.support.agents import say, serving
-from tests.support.asking import asking_argv, asking_url
+from tests.support.asking import asking_url, forked_asking_argv
 from tests.support.exposing import exposing
 from tests.support.lines import WAIT_SECONDS
 from tests.support.places import PLACES
@@ -34,7 +34,7 @@ ADA = {"name": "Ada", "age": 36, "color": "green", "tags": ["a", "b"]}
 
 def asking(era: str) -> tuple[str, ...]:
     """The asking server, as it stands at the end of a command line."""
-    return ("--", *asking_argv(era))
+    return ("--", *forked_asking_argv(era))
 
 
 def hops(done: Done, label: str) -> list[Any]:

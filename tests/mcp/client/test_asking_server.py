@@ -19,7 +19,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters
 
-from tests.support.asking import asking_argv, asking_url
+from tests.support.asking import asking_url, forked_asking_argv
 
 TASKS: Final = "io.modelcontextprotocol/tasks"
 RELATED: Final = "io.modelcontextprotocol/related-task"
@@ -44,7 +44,7 @@ async def answered(_: Any, params: Any) -> types.ElicitResult:
 def place(era: str, kind: str) -> Iterator[Any]:
     """What the official client connects to."""
     if kind == "stdio":
-        command, *arguments = asking_argv(era)
+        command, *arguments = forked_asking_argv(era)
         yield StdioServerParameters(command=command, args=arguments)
     else:
         with asking_url(era) as url:
@@ -212,7 +212,7 @@ def meta(capabilities: dict[str, Any]) -> dict[str, Any]:
 @asynccontextmanager
 async def raw(era: str, *options: str, capabilities: Any = ALL) -> AsyncIterator[Raw]:
     """A raw client, in legacy after the handshake."""
-    argv = asking_argv(era, *options)
+    argv = forked_asking_argv(era, *options)
     async with await anyio.open_process(argv, stderr=subprocess.DEVNULL) as process:
         try:
             with anyio.fail_after(20):
