@@ -43,6 +43,7 @@ NOT_TYPED: Final[Mapping[str, str]] = {
     r".*\buvx mcp-server-time": "it is fetched from the network; the one from npm is run from .peers",
     r"(uv tool|pipx) install git\+URL": "URL is the reader's",
     r"(prometheus|promtool) ": "tests/operate/test_rules.py types them, where Prometheus is installed",
+    r"curl -s http://127\.0\.0\.1:8080/agents/desk ": "tests/tools_as_agent/test_shared_requests.py types it",
     r"sudo ": "it changes the machine; `make proxies` does the same without",
     r"claude ": "Claude Code is not there",
     r"(docker|kubectl|helm) ": "there is no daemon and no cluster; tests/deploy tries what they would run",

@@ -45,6 +45,7 @@ from bridge.process.serve import unannounced_bridge
 from bridge.seal import key_in
 from bridge.text.safe_text import without_hidden_characters
 from bridge.translate.language.plain_words import phrase_faults
+from bridge.translate.mcp_requests import Shared, shared_of
 
 WAIT_SECONDS: Final = 30.0
 """How long servers and agents may take by default. It is the connect timeout of the default profile."""
@@ -172,6 +173,8 @@ class FaceFindings:
     usable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The skills or tools that each principal may use; empty without principals."""
     faults: tuple[FindingFault, ...] = ()
+    shared: tuple[str, ...] = ()
+    """What the face shares besides skills, and who may use it, in words."""
 
 
 @dataclass(frozen=True)
@@ -243,7 +246,7 @@ async def findings_of(plan: Plan, bridge: Bridge) -> Findings:
         (*servers, *remote.values(), *catalogs),
         faces,
         (*_unused(plan), *_on_claims(plan), *_on_cards(plan), *_without_token(faces, plan)),
-        useless=tuple(_useless(faces, _granted(plan))),
+        useless=(*_useless(faces, _granted(plan)), *_rules_for_nothing_shared(plan)),
         left_out=tuple(_left_out(plan)),
         of_place=tuple(place_faults(plan)),
         redirect_uris=tuple(redirect_uris(plan)),
@@ -425,6 +428,7 @@ def _published(published: PublishedAgent, plan: Plan, principals: Iterable[Princ
             FindingFault.at(("tools_as_agent", published.name, *remark.path), remark.words)
             for remark in published.agent.remarks
         ),
+        shared=tuple(_shared(published, plan.published[published.name].share, principals)),
     )
 
 
@@ -499,6 +503,36 @@ def _useless(faces: Iterable[FaceFindings], rights: Iterable[_GrantedGlobs]) -> 
             here = ((principal.in_face(face), names) for face, names in served)
             if not any(there.may_use(name) for there, names in here for name in names):
                 yield FindingFault((*where, number), f"{title}: `{glob}` matches nothing that is served")
+
+
+def _shared(
+    published: PublishedAgent, share: Sequence[Shared], principals: Iterable[Principal]
+) -> Iterator[str]:
+    """What an agent shares, and which principals may use what of it."""
+    if not share:
+        return
+    declared = {
+        key: shared_of(upstream.greeting.capabilities, share)
+        for key, upstream in published.agent.upstreams.items()
+        if upstream.greeting is not None
+    }
+    for key, capabilities in declared.items():
+        yield f"shares {', '.join(capabilities) or 'nothing, as the server has none'} of {key}"
+    for principal in principals:
+        here = principal.in_face(published.name)
+        globs = {"resources": here.resource_globs, "prompts": here.prompt_globs}
+        rights = (f"{kind} {', '.join(globs[kind]) or '(none)'}" for kind in share)
+        yield f"{principal.name} may use {'; '.join(rights)}"
+
+
+def _rules_for_nothing_shared(plan: Plan) -> Iterator[FindingFault]:
+    """Yield the rules for resources and prompts that no agent shares."""
+    shared = {kind for published in plan.published.values() for kind in published.share}
+    for principal in dict.fromkeys(credential.principal for credential in plan.credentials):
+        where = ("groups", principal.group) if principal.group else ("principals", principal.name)
+        for kind, globs in (("resources", principal.resources), ("prompts", principal.prompts)):
+            if globs and kind not in shared:
+                yield FindingFault((*where, kind), f"{'.'.join(where)}: {kind}: no agent shares {kind}")
 
 
 def _granted(plan: Plan) -> Iterator[_GrantedGlobs]:

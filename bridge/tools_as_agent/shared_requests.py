@@ -140,7 +140,6 @@ class SharedRequests:
         require_caller_token(source.upstream, principal, request.method)
         if request.method == LISTEN:
             return self._subscription(request, source, turn)
-        self._require_allowed(request, principal)
         try:
             source.upstream.reserve(principal.name)
         except QueueFullError as exc:
@@ -172,9 +171,12 @@ class SharedRequests:
         if not kinds:
             raise A2AError(UNSUPPORTED_OPERATION, f"This agent does not share what {request.method} is about")
         source = self._source_of(request)
-        _label_hop(request, source)
+        _label_hop(request)
         if not any(_globs_of(turn.principal, kind) for kind in kinds):
             raise _forbidden(f"You may use no {' and no '.join(sorted(kinds))} of this agent")
+        if request.method != LISTEN:
+            self._require_allowed(request, turn.principal)
+        _label_hop(request, source.key)
         return request, source
 
     def _kinds_of(self, request: McpRequest) -> frozenset[Shared]:
@@ -203,11 +205,13 @@ class SharedRequests:
         Raises:
             A2AError: FORBIDDEN.
         """
-        view, subject = self._view_of(principal), _subject_of(request)
-        if subject is None:
-            return
-        ref = _ref_of(request)
+        view, subject, ref = self._view_of(principal), _subject_of(request), _ref_of(request)
         kind = ref[0] if ref else METHODS[request.method][0]
+        if subject is None:
+            names_one = request.method in _NAMED_BY or request.method == COMPLETE
+            if names_one and view.is_limited:
+                raise _forbidden(f"{request.method} names nothing that you may use")
+            return
         if kind == "prompts":
             is_allowed = view.may_prompt(subject)
         elif ref:
@@ -393,10 +397,10 @@ def _subject_of(request: McpRequest) -> str | None:
     return named if isinstance(named, str) else None
 
 
-def _label_hop(request: McpRequest, source: SkillSource) -> None:
-    """Tell the request's trace hop what the request is and which server answers it, if the request is traced."""
+def _label_hop(request: McpRequest, peer: str = "") -> None:
+    """Tell the request's trace hop what the request is and, once the request is allowed, which server answers it."""
     if (hop := trace.hop.get()) is not None:
-        hop.skill, hop.peer = request.method, source.key
+        hop.skill, hop.peer = request.method, peer
         hop.subject = (_subject_of(request) or "")[:_SUBJECT_CHARACTERS]
 
 

@@ -3,20 +3,25 @@ use."""
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+import anyio
 import pytest
 
-from bridge.assembly.plan import ServerPlan
+from bridge.assembly.plan import AuditPlan, ProcessPlan, ServerPlan
+from bridge.config.tables.profile import Profile
 from bridge.identity.callers.principals import Principal
 from bridge.identity.callers.verifiers import Credential
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from tests.assembly.test_bridge import PROFILE, Live, agent, live
+from tests.support.command import ROOT
 from tests.support.mcp_wire import LEGACY, MODERN
 from tests.support.notes_server import FILE, PUBLIC, SECRET, Notes
 from tests.support.recording_server import Answer, RecordingServer, Refusal
@@ -81,7 +86,7 @@ def client_of(there: Live, token: str = "", name: str = "desk") -> Client:
 
 @asynccontextmanager
 async def raw(
-    folder: Path, answers: Mapping[str, Answer], version: str = LEGACY, **changes: Any
+    folder: Path, answers: Mapping[str, Answer], version: str = LEGACY, **plan: Any
 ) -> AsyncIterator[tuple[RecordingServer, Live]]:
     """A bridge with an agent `desk` that shares everything of a recording server."""
     tools = RecordingServer(version, answers=answers, capabilities=ALL)
@@ -90,17 +95,19 @@ async def raw(
         made = ServerPlan.as_profile_says(
             target, Era.MODERN if version == MODERN else Era.LEGACY, PROFILE.server, PROFILE.run
         )
-        desk = agent("crm", share=BOTH, **changes)
-        async with live(folder, servers={"crm": made}, published={"desk": desk}) as there:
+        desk = agent("crm", share=BOTH)
+        async with live(folder, servers={"crm": made}, published={"desk": desk}, **plan) as there:
             await there.bridge.upstreams["crm"].ready()
             yield tools, there
 
 
 @asynccontextmanager
-async def notes(folder: Path, era: Era = Era.MODERN, **plan: Any) -> AsyncIterator[tuple[Notes, Live]]:
+async def notes(
+    folder: Path, era: Era = Era.MODERN, profile: Profile = PROFILE, **plan: Any
+) -> AsyncIterator[tuple[Notes, Live]]:
     """A bridge with an agent `desk` that shares everything of a server of notes."""
     kept = Notes()
-    made = ServerPlan.as_profile_says(kept.target, era, PROFILE.server, PROFILE.run)
+    made = ServerPlan.as_profile_says(kept.target, era, profile.server, profile.run)
     whole = {"servers": {"notes": made}, "published": {"desk": agent("notes", share=BOTH)}, **plan}
     async with live(folder, **whole) as there:
         await there.bridge.upstreams["notes"].ready()
@@ -393,6 +400,101 @@ async def test_files_pass_if_the_profile_allows_them(tmp_path: Path) -> None:
         listed = [one["uri"] for one in await _all(client, "resources/list", "resources")]
         assert listed == [*PUBLIC, SECRET, FILE]
         assert FILE in str(await client.result("prompts/get", {"name": "leak"}))
+
+
+async def test_the_example_of_the_documentation_works_with_curl(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "extensions.md").read_text()
+    (line,) = [
+        line for line in page.splitlines() if line.startswith("$ curl -s http://127.0.0.1:8080/agents/desk")
+    ]
+    async with notes(tmp_path) as (_, there):
+        words = shlex.split(line.removeprefix("$ ").replace("http://127.0.0.1:8080", there.url))
+        answer = json.loads((await anyio.run_process(words)).stdout)["result"]["message"]
+        assert answer["parts"][0]["data"]["result"]["contents"][0]["text"] == f"the text of {PUBLIC[0]}"
+
+
+async def test_audit_lines_name_the_method_the_server_and_the_subject(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    place = ProcessPlan(
+        state=tmp_path / "state", cache=tmp_path / "cache", audit=AuditPlan(file, 1 << 20, 10)
+    )
+    async with notes(tmp_path, place=place, credentials=[person("bob", **LIMITED)]) as (_, there):
+        bob = client_of(there, "bob-token")
+        await bob.result("resources/read", {"uri": PUBLIC[0]})
+        await bob.result("prompts/get", {"name": "greet"})
+        await bob.refusal("resources/read", {"uri": SECRET})
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    keys = ("event", "skill", "peer", "subject", "decision")
+    told = [tuple(line.get(key) for key in keys) for line in lines if line.get("skill")]
+    assert told == [
+        ("call", "resources/read", "notes", PUBLIC[0], "allowed"),
+        ("call", "prompts/get", "notes", "greet", "allowed"),
+        ("refused", "resources/read", None, SECRET, "refused"),
+    ]
+
+
+async def test_each_principal_has_its_own_session_where_the_server_wants_it(tmp_path: Path) -> None:
+    profile = profile_with(server={"fail": "open", "session": "principal"})
+    async with notes(tmp_path, credentials=[person("ann"), person("bob")], profile=profile) as (_, there):
+        upstream = there.bridge.upstreams["notes"]
+        for name in ("ann", "bob", "ann"):
+            await client_of(there, f"{name}-token").result("prompts/list")
+        assert sorted(upstream._own) == [("ann",), ("bob",)]
+
+
+# Hostile servers
+
+
+async def test_a_list_beyond_the_bounds_fails_its_request_alone(tmp_path: Path) -> None:
+    answers: dict[str, Answer] = {
+        "resources/list": lambda _: {"resources": [{"uri": f"a:{n}", "name": "n"} for n in range(100_000)]},
+        "resources/read": lambda _: {"contents": [{"uri": "a:1", "blob": "A" * (2 << 20)}]},
+        "prompts/list": lambda _: {"prompts": []},
+    }
+    async with raw(tmp_path, answers) as (_, there):
+        client = client_of(there)
+        for method, params in (("resources/list", {}), ("resources/read", {"uri": "a:1"})):
+            task = (await client.rpc.call("SendMessage", asked(method, params)))["task"]
+            assert task["status"]["state"] == "TASK_STATE_FAILED"
+            assert "is the limit" in task["status"]["message"]["parts"][0]["text"]
+        assert await client.result("prompts/list") == {"prompts": []}
+
+
+async def test_cursors_without_end_cost_one_request_each(tmp_path: Path) -> None:
+    page = {"resources": [{"uri": "a:b", "name": "b"}], "nextCursor": "again"}
+    async with raw(tmp_path, {"resources/list": lambda _: page}) as (tools, there):
+        client = client_of(there)
+        for _ in range(3):
+            assert await client.result("resources/list", {"cursor": "again"}) == page
+        assert len(tools.of("resources/list")) == 3
+
+
+async def test_a_template_that_matches_all_gives_no_right(tmp_path: Path) -> None:
+    everything = {"resourceTemplates": [{"uriTemplate": "{+uri}", "name": "all"}]}
+    answers: dict[str, Answer] = {
+        "resources/templates/list": lambda _: everything,
+        "resources/read": lambda got: {"contents": [{"uri": got.params["uri"], "text": "x"}]},
+    }
+    async with raw(tmp_path, answers, credentials=[person("bob", **LIMITED)]) as (tools, there):
+        bob = client_of(there, "bob-token")
+        assert await bob.result("resources/templates/list") == everything
+        for uri in ("file:///etc/passwd", "FILE:///x", "http://[", "note:///public/../x", "x"):
+            assert await bob.refusal("resources/read", {"uri": uri}) == "FORBIDDEN"
+        assert tools.of("resources/read") == []
+
+
+async def test_odd_params_reach_the_server_of_a_caller_with_all_rights_alone(tmp_path: Path) -> None:
+    people = [person("ann"), person("bob", **LIMITED)]
+
+    def refuse(_: Any) -> Json:
+        raise Refusal(-32602)
+
+    async with raw(tmp_path, {"resources/read": refuse}, credentials=people) as (tools, there):
+        for params in ({}, {"uri": 1}, {"uri": None}):
+            answer = await client_of(there, "ann-token").ask("resources/read", params)
+            assert answer["error"]["code"] == -32602
+            assert await client_of(there, "bob-token").refusal("resources/read", params) == "FORBIDDEN"
+        assert len(tools.of("resources/read")) == 3
 
 
 async def _all(client: Client, method: str, key: str) -> list[Json]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bridge.cli import render
 from bridge.config.text.wording import listed
@@ -64,9 +64,14 @@ def print_json(path: Path, found: Findings, places: Sequence[str]) -> None:
         "not_looked_at": found.unseen,
         "redirect_uris": [asdict(one) for one in found.redirect_uris],
         "peers": [asdict(peer) for peer in found.peers],
-        "faces": [{**asdict(face), "faults": [fault.words for fault in face.faults]} for face in found.faces],
+        "faces": [_as_json(face) for face in found.faces],
     }
     render.write_document(json.dumps(findings, indent=2, ensure_ascii=False) + "\n")
+
+
+def _as_json(face: FaceFindings) -> dict[str, Any]:
+    members = {**asdict(face), "faults": [fault.words for fault in face.faults]}
+    return members if face.shared else {name: members[name] for name in members if name != "shared"}
 
 
 def print_text(path: Path, found: Findings, places: Sequence[str]) -> None:
@@ -143,6 +148,7 @@ def _face_lines(face: FaceFindings, *, is_seen: bool) -> Iterable[str]:
         yield f"{name:<{widest[0]}}  <->  {source:<{widest[1]}}  {title}".rstrip()
     if face.own:
         yield f"and the bridge's own: {', '.join(face.own)}"
+    yield from face.shared
     people: dict[tuple[str, ...], list[str]] = {}
     for principal, usable in face.usable.items():
         people.setdefault(usable, []).append(principal)
