@@ -29,40 +29,40 @@ _OAUTH: Final = "auth/"
 _HEAD: Final = """\
 # Conformance
 
-What official and our own checks of the two protocols say of the bridge. This page is generated: `make conformance`
-runs all of it again and fails when anything comes out differently, also when something passes that is not expected to.
+The results of official checks and of our own checks of the two protocols. This page is generated. `make conformance`
+runs all checks again, and fails if a result differs from this page, also if a check passes that is expected to fail.
 
 ## MCP: the official suite
 
-[`@modelcontextprotocol/conformance`](https://github.com/modelcontextprotocol/conformance), in pinned versions, against
+[`@modelcontextprotocol/conformance`](https://github.com/modelcontextprotocol/conformance), in pinned versions, tests
 the bridge from three sides:
 """
 _COUNTED: Final = """
-A scenario counts as passed when none of its checks fails or warns. A check that warns (a SHOULD) counts as failed here;
-one that a scenario makes several times counts once. A few scenarios that are a surprise are run again, each alone:
-some measure time. The fixtures before which the suites stand are in `tests/conformance/`, and
-`python -m tests.conformance -h` says how a part is run.
+A scenario counts as passed if none of its checks fails or warns. A check that warns (a SHOULD) counts as failed here.
+A check that a scenario repeats counts once. If a few scenarios have unexpected results, the command runs each of them
+again alone, because some measure time. The fixtures of the suites are in `tests/conformance/`. `python -m
+tests.conformance -h` says how to run a part.
 
-The scenarios of OAuth are played with the commands of a user, each in a process of its own: `mcp-a2a login`, with a
-script as its browser, and `mcp-a2a wrap`. Where a secret or a grant has no option, it is in a file for `mcp-a2a serve`.
-As server and issuer are on one machine, the commands are told `--allow-private`. One issuer has no metadata, and there
-the login is told `--assume-pkce`. In the other scenarios of a client the bridge is in the process of the run.
+The OAuth scenarios run the commands of a user, each in its own process: `mcp-a2a login`, with a script as the
+browser, and `mcp-a2a wrap`. A secret or a grant without an option is in a file for `mcp-a2a serve`. The server and
+the issuer are on one machine, so the commands get `--allow-private`. One issuer has no metadata, so that login gets
+`--assume-pkce`. In the other client scenarios the bridge runs in the process of the test.
 
-## What does not pass, and why
+## What fails, and why
 
-Every failure there is: a check of something that A2A has no words for, or that the bridge does not do yet.
+All failures. A2A has no counterpart for what these checks test, or the bridge does not support it yet.
 """
 _A2A: Final = """
 ## A2A: our own checks
 
-`python -m tests.a2a_checks URL` checks whether an agent keeps to A2A 1.0, any agent: it knows nothing of the bridge.
+`python -m tests.a2a_checks URL` checks whether an agent conforms to A2A 1.0. It works for any agent.
 Each check counts once for each binding.
 
 | Agent | MUST | SHOULD | Not tried |
 |---|---|---|---|
 """
 _UNTRIED: Final = """
-A requirement is not tried when it needs something that the agent does not declare, or was not told how to do.
+A requirement is not tried if it needs something that the agent does not declare, or that nobody has configured.
 """
 
 

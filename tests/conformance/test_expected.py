@@ -68,7 +68,7 @@ def test_a_check_with_two_reasons_is_refused() -> None:
     assert expected_of(OTHER, [expect("scenario / a"), expect("scenario / a", sides=("server-agent",))])
 
 
-@pytest.mark.parametrize("reason", ["", "it is hard", "no A2A counterpart:", "comes with: OAuth"])
+@pytest.mark.parametrize("reason", ["", "it is hard", "no A2A counterpart:", "needs: OAuth"])
 def test_a_reason_says_what_is_missing_or_what_it_comes_with(reason: str) -> None:
     with pytest.raises(ValidationError):
         ExpectedFailure.model_validate({"reason": reason, "checks": ["a / b"]})

@@ -15,30 +15,30 @@ MARKS: Final = {Outcome.PASS: "yes", Outcome.FAIL: "**no**", Outcome.CANNOT: "-"
 _HEAD: Final = """\
 # Interop
 
-Frameworks that people run, in pinned versions, with the bridge between them and MCP. This page is generated:
-`make interop-matrix` runs every cell again, and fails when one comes out differently. Nothing leaves the machine:
-where a framework wants a model, it is a stub on loopback.
+Tests of agent frameworks in pinned versions, with the bridge between each framework and MCP. This page is generated.
+`make interop-matrix` runs every test again, and fails if a result differs from this page. No test uses the network
+beyond this machine: if a framework needs a model, it gets a stub on loopback.
 
-`yes` is a scenario that passed, **no** one that failed, `-` one that the framework has no way to do. Both have their
-reason below the tables. What a framework can do is what its own interface offers: a way around it through the SDK
-below it counts for the SDK.
+`yes` means that the scenario passed, **no** that it failed, and `-` that the framework cannot do it. The reasons for
+**no** and `-` are below each table. Only the framework's own interface counts, not the SDK that the framework is
+built on.
 
-Each framework is a folder of `tests/matrix/peers/`, where `contract.py` says what its scripts keep to;
-`python -m tests.matrix NAME` runs one alone.
+Each framework has a folder in `tests/matrix/peers/`. `contract.py` there defines what its scripts must do.
+`python -m tests.matrix NAME` runs one framework.
 """
 _SIDES: Final = {
     Side.CLIENT: """
 ## As clients of a wrapped MCP server
 
-The framework's own client calls the agent that `mcp-a2a wrap` makes of an MCP server. A question is an elicitation of
-the tool, a failure a result with `isError`, a stream the tool's progress.
+The framework's own client calls the agent that `mcp-a2a wrap` makes of an MCP server. A question
+is an elicitation of the tool, a failure is a result with `isError`, and a stream is the progress of the tool.
 """,
     Side.AGENT: """
 ## As agents behind exposed tools
 
-The framework's own server is the agent, and the official MCP client calls the tools that `mcp-a2a expose` makes of it.
-A question is an elicitation in the host, a failure a result with `isError`, and two turns are tied by the context that
-the first result gave.
+The framework's own server is the agent, and the official MCP client calls the tools that `mcp-a2a expose` makes of
+it. A question is an elicitation in the host, a failure is a result with `isError`, and two turns share the context of
+the first result.
 """,
 }
 

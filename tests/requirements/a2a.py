@@ -81,11 +81,16 @@ _HEADINGS: Final = {
 }
 """Section by section, what the specification's page calls its heading in a link."""
 
-_EXTENDED: Final = "The bridge asks no agent for its extended card: it calls what the public card tells"
-_GRPC: Final = "gRPC comes later: the card declares no such interface, and the bridge passes over an agent's"
+_EXTENDED: Final = (
+    "The bridge never requests the extended card of an agent: it calls the skills on the public card"
+)
+_GRPC: Final = (
+    "gRPC comes later: the card declares no gRPC interface, and the bridge ignores the gRPC interfaces of "
+    "agents"
+)
 _TLS: Final = (
-    "The bridge serves HTTPS where its file names a certificate, and else plain HTTP, on loopback or behind a proxy"
-    " (docs/guides/let-colleagues-in.md). As a client it calls the URL that it is given, plain HTTP too"
+    "The bridge serves HTTPS if its file names a certificate. Otherwise it serves plain HTTP, on loopback or"
+    " behind a proxy (docs/guides/let-colleagues-in.md). As a client it calls the given URL, also over plain HTTP"
 )
 
 
@@ -216,8 +221,8 @@ A2A: Final = (
         "3.3.2",
         "An authenticated client that lacks a permission is answered with an authorization error",
         diverges=(
-            "A skill that a principal may not use, and a task of another, is to it as if it were not there: the same"
-            " section asks that nothing be revealed of what a client may not access"
+            "For a principal, a skill that it may not use and a task of another principal do not exist: the same"
+            " section requires that nothing is revealed about resources that a client may not access"
         ),
     ),
     _agent(
@@ -246,7 +251,8 @@ A2A: Final = (
     _agent(
         "a2a-3.3.4-extensions",
         "3.3.4",
-        "A client that does not activate what the card requires is refused; the bridge's own extension is not required",
+        "A client that does not activate what the card requires is refused; the bridge's own extension is not"
+        " required",
     ),
     # Push notifications and the extended card
     _agent(
@@ -379,7 +385,7 @@ A2A: Final = (
         "a2a-13.4-privacy",
         "13.4",
         "Data protection regulations are complied with",
-        deferred="It is for whoever runs the bridge: `[store]` bounds what is kept, and for how long",
+        deferred="This is the task of the operator: `[store]` bounds which data is kept, and for how long",
     ),
     _both("a2a-14.1.1-utf8", "14.1.1", "JSON is UTF-8"),
     _agent("a2a-14.1.1-validated", "14.1.1", "What comes is checked against the schema of A2A first"),

@@ -141,8 +141,10 @@ A2A_0_1: Final = (
         "a2a01-8.2-access",
         "8.2",
         "A caller who is not let in is answered with -32007 or -32008",
-        diverges="Access is refused before the version of a request is looked at, and later versions have other errors"
-        " under these codes. The HTTP status is 401 or 403, and the reason stands in `data`",
+        diverges=(
+            "The bridge refuses access before it reads the version of a request, and later versions use these "
+            "codes for other errors. The HTTP status is 401 or 403, and the reason is in `data`"
+        ),
     ),
 )
 """What both sides have to keep."""

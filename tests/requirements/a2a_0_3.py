@@ -70,7 +70,7 @@ A2A_0_3: Final = (
         "a2a03-3.5.6-list",
         "3.5.6",
         "Over HTTP+JSON, GET /v1/tasks lists tasks",
-        diverges="There is no list of tasks in 0.3: its a2a.proto has none, nor has an SDK of it. It is there in 1.0",
+        diverges="0.3 has no list of tasks: neither its a2a.proto nor its SDKs have one. 1.0 has it",
     ),
     _entry(
         _AGENT,

@@ -58,8 +58,8 @@ _CANCELLATION: Final = (at_2025("basic/utilities/cancellation"), at_2026("basic/
 _ELICITATION: Final = _same("client/elicitation")
 _SAFE_URLS: Final = _same("client/elicitation#safe-url-handling")
 _A_STRANGERS_URL: Final = (
-    "The URL is the agent's, and so is the page behind it. The bridge hands it on as it stands, and cannot tell what it"
-    " holds or who opens it"
+    "The URL and its page belong to the agent. The bridge passes the URL on unchanged, and cannot know what it"
+    " contains or who opens it"
 )
 
 MCP: Final = (
@@ -117,8 +117,8 @@ MCP: Final = (
         _same("server/tools#tool"),
         {"mcp-schema-listed": "The schemas of all listed tools are valid"},
         diverges=(
-            "A tool of an MCP server behind an agent is listed as that server lists it, also where its schema is not"
-            " valid: a host that reads it can still call the tool, and the server checks its arguments"
+            "The bridge lists a tool of an MCP server behind an agent as the server lists it, even with an"
+            " invalid schema: a host can still call the tool, and the server checks the arguments"
         ),
     ),
     *of(
@@ -140,7 +140,10 @@ MCP: Final = (
         CLIENT,
         _same("basic#icons"),
         {"mcp-icons-https": "An icon is of HTTPS or holds its data"},
-        diverges="Icons of plain HTTP are handed on too: the bridge itself opens none, and hosts judge what they show",
+        diverges=(
+            "The bridge passes on icons of plain HTTP, too. It opens no icon itself, and hosts decide what they "
+            "show"
+        ),
     ),
     # stdio
     *of(
@@ -302,8 +305,8 @@ MCP: Final = (
         _same("client/elicitation#user-interaction-model"),
         {"mcp-elicit-whose": "Who is asked is told which server asks"},
         diverges=(
-            "A question is in the tool's own words. It belongs to a task of the agent, and with several servers behind"
-            " that only whoever called the skill knows which one asks"
+            "The tool writes the text of a question. The question belongs to a task of the agent. If the agent"
+            " has several servers, only the caller of the skill knows which server asks"
         ),
     ),
     *of(
@@ -311,8 +314,8 @@ MCP: Final = (
         _same("client/elicitation#user-interaction-model"),
         {"mcp-elicit-review": "What was typed into a form can be looked through before it is sent"},
         diverges=(
-            "`mcp-a2a call` asks field by field, again for one that does not fit, and then sends; Ctrl+D declines. How"
-            " another A2A client asks is its own affair"
+            "`mcp-a2a call` asks for each field, asks again for an invalid value, and then sends the answer;"
+            " Ctrl+D declines. Another A2A client decides itself how it asks"
         ),
     ),
     *of(
@@ -350,8 +353,8 @@ MCP: Final = (
         _same("server/tools#security-considerations"),
         {"mcp-tools-sanitized": "What a tool gives is sanitized"},
         diverges=(
-            "A result says what the agent said, to the letter. Characters that nobody sees and links that no host"
-            " should open are only taken out of what introduces an agent"
+            "A result is passed on unchanged. The bridge removes invisible characters, and links that no host"
+            " should open, only from the descriptions of an agent"
         ),
     ),
     *of(
@@ -359,8 +362,9 @@ MCP: Final = (
         _same("server/tools#tool"),
         {"mcp-tools-untrusted": "What a server says of its tools' effects is not believed"},
         diverges=(
-            "Whoever runs the bridge chooses its servers, and their annotations are believed: to repeat a call, and"
-            ' with `confirm = "destructive"`. `confirm = "strict"` takes their word only for what reads alone'
+            "The operator chooses the servers of the bridge, so the bridge trusts their annotations: to repeat a call,"
+            ' and with `confirm = "destructive"`. With `confirm = "strict"` it trusts only the annotation that a tool'
+            " only reads"
         ),
     ),
     *of(

@@ -7,12 +7,12 @@ from typing import Final
 from tests.requirements.mcp import BOTH, CLIENT, SERVER, at_2025, of
 
 OAUTH: Final = (
-    "A person logs in through the client of the SDK (`mcp-a2a login`), which the official suite tries; no test of ours"
-    " proves this sentence, and the bridge takes no further step by itself"
+    "A person logs in through the client of the SDK (`mcp-a2a login`), which the official suite tests. We have no"
+    " test of our own for this sentence"
 )
 _NO_TASKS: Final = (
-    "The server makes no tasks of this revision, and declares none: a long call is answered with a handle, and one of a"
-    " newer client with a task of the tasks extension"
+    "The server does not support tasks of this revision, and does not declare them. It answers a long call with a"
+    " handle, or for a newer client with a task of the tasks extension"
 )
 _TRANSPORTS: Final = "basic/transports#"
 _TASKS: Final = "basic/utilities/tasks#"
@@ -114,7 +114,7 @@ MCP_2025_11_25: Final = (
                 "The ids of events are unique, and only the events of a stream are sent on it again"
             ),
         },
-        deferred="Resumable streams come later: events have no ids, and none is sent again",
+        deferred="Resumable streams come later: events have no ids, and the bridge repeats no event",
     ),
     *of(
         SERVER,
@@ -155,7 +155,10 @@ MCP_2025_11_25: Final = (
         SERVER,
         (at_2025("client/elicitation#completion-notifications-for-url-mode-elicitation"),),
         {"mcp25-elicit-completed": "That a URL was visited is said only to the client that was sent there"},
-        deferred="The server does not learn when a URL was visited, and says so to nobody (it may)",
+        deferred=(
+            "The server does not learn when a URL was visited, so it reports this to no client (the report is "
+            "optional)"
+        ),
     ),
     *of(
         SERVER,

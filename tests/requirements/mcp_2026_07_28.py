@@ -137,8 +137,8 @@ MCP_2026_07_28: Final = (
         (at_2026(f"{_SUBSCRIPTIONS}receiving-notifications"),),
         {"mcp26-listen-told-apart": "Notifications are told apart by their subscription"},
         diverges=(
-            "The client has one subscription for the list of tools and one for each task that it follows, and a"
-            " notification says by itself which of them it is for"
+            "The client has one subscription for the list of tools and one for each task that it follows. A"
+            " notification itself says which subscription it belongs to"
         ),
     ),
     *of(
@@ -154,8 +154,8 @@ MCP_2026_07_28: Final = (
         (at_2026("basic/patterns/cancellation"),),
         {"mcp26-listen-cancelled": "A stream that the server ends is ended with notifications/cancelled"},
         diverges=(
-            "A stream is ended with its response, as the page on subscriptions asks for, and nothing more: the schema"
-            " has the notification for stdio alone, where the bridge ends no stream before the connection"
+            "The bridge ends a stream with only its response, as the page on subscriptions requires. The schema"
+            " has the notification only for stdio, where the bridge ends no stream before the connection ends"
         ),
     ),
     *of(
@@ -265,9 +265,9 @@ MCP_2026_07_28: Final = (
             ),
         },
         diverges=(
-            "The header says which revision is spoken. Where it names 2025-11-25 or older, the body is read as that"
-            " revision's, and what its `_meta` says of another is passed over: without a session it is refused with 400"
-            " and -32600"
+            "The header names the revision. If it names 2025-11-25 or older, the bridge reads the body by that"
+            " revision, and ignores another revision in `_meta`. Without a session it refuses the request with"
+            " 400 and -32600"
         ),
     ),
     *of(

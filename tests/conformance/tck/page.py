@@ -11,21 +11,22 @@ from tests.conformance.tck.outcome import Outcome, Status
 _HEAD: Final = """
 ## A2A: the official TCK
 
-`make tck TCK=path/to/a2a-tck` runs the MUST tests of the
-[A2A Technology Compatibility Kit](https://github.com/a2aproject/a2a-tck) (branch 1.0-dev) against an MCP server wrapped
-by the bridge, with the default profile, over JSON-RPC and HTTP+JSON. The TCK is not part of this repository: the path
-is that of a checkout with its own `.venv`, which its README says how to make. The command fails when a test fails or is
-skipped that is not told of here, and when one passes that is.
+`make tck TCK=path/to/a2a-tck` runs the MUST tests of the [A2A Technology Compatibility
+Kit](https://github.com/a2aproject/a2a-tck) (branch 1.0-dev) against an MCP server wrapped by the bridge, with the
+default profile, over JSON-RPC and HTTP+JSON. The TCK is not part of this repository: `TCK` is the path of a checkout
+with its own `.venv`, as the README of the TCK describes. The command fails if the failed and skipped tests differ
+from those on this page.
 
 """
 _SET_UP: Final = """
-The TCK tells an agent by the beginning of the messageId what to do, which a tool does not get to see. So the request is
-given the tool's name in its metadata (`skillId`) on the way to the bridge, and nothing else is changed. One key is set:
-`reply = "message"` for the tool of the scenario that asks for a Message.
+The TCK tells an agent what to do by the beginning of the messageId. A tool does not see the messageId. So a proxy
+adds the name of the tool to the metadata of the request (`skillId`), and changes nothing else. One key is set: `reply
+= "message"` for the tool of the scenario that asks for a Message.
 
-The TCK uses few message ids, and means a new message each time. The tools say that they only read, so that a message
-which was answered is a new one when it comes again. For a tool that does not say so it stays the same message for
-`repeat_answered_seconds`: the TCK then finds some of its tasks answered already, and skips 8 of its tests.
+The TCK uses few message ids, although each of its messages is new. The tools declare that they only read, so the
+bridge takes a repeated message whose first copy was answered for a new message. For any other tool a repeated message
+counts as the same message for `repeat_answered_seconds`. Then the TCK finds some tasks already answered, and skips 8
+tests.
 """
 
 
@@ -35,12 +36,12 @@ def section(recorded: Outcome, expected: Expected) -> str:
     return "".join(
         [
             _HEAD,
-            "| TCK | MUST tests | Passed | Failed | Not made |\n|---|---|---|---|---|\n",
+            "| TCK | MUST tests | Passed | Failed | Skipped |\n|---|---|---|---|---|\n",
             f"| {recorded.revision} | {len(recorded.tests)} | {passed} | {failed} | {skipped} |\n",
             _SET_UP,
             "\nWhat fails, and why:\n",
             *_failures(expected),
-            "\nWhat is not made, and why:\n\n",
+            "\nWhat is skipped, and why:\n\n",
             *_skips(recorded, expected),
         ]
     )

@@ -5,8 +5,8 @@ from ag2 import Agent
 from ag2.a2a import A2AServer
 from ag2.config import OpenAIConfig
 
-NO_ASK = "A2AServer asks for the results of tools that its client brought, and for nothing else"
-NO_HISTORY = "A2AServer keeps nothing of a context: clients of AG2 send the whole history with each message"
+NO_ASK = "A2AServer asks only for the results of tools that its client provides"
+NO_HISTORY = "A2AServer stores no context: clients of AG2 send the whole history with each message"
 
 bound = c.listener()
 url = c.url_of(bound)

@@ -13,7 +13,7 @@ from ag2.events import BaseEvent, BinaryInput, DataInput, HumanInputRequest
 from ag2.stream import MemoryStream
 from google.protobuf.json_format import MessageToDict
 
-NO_CARD = "A2AConfig reads the card for itself and shows it to nobody"
+NO_CARD = "A2AConfig reads the card, but its interface does not return it"
 
 
 class Talk:

@@ -10,7 +10,7 @@ from agent_framework.openai import OpenAIChatCompletionClient
 from agent_framework_a2a import A2AExecutor
 from starlette.applications import Starlette
 
-TEXT_ALONE = "A2AExecutor hands on the text of a message alone"
+TEXT_ALONE = "A2AExecutor passes on only the text of a message"
 NO_ASK = "A2AExecutor has no way to ask: it ends each task as completed, canceled or failed"
 
 bound = c.listener()

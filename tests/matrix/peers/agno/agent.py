@@ -7,7 +7,9 @@ from agno.models.openai.like import OpenAILike
 from agno.os import AgentOS
 
 NO_ASK = "its interface ends each task as completed, failed or canceled"
-NO_CANCEL = "its card names `.../v1/message:stream` as its URL, which takes messages alone; cancel has a URL of its own"
+NO_CANCEL = (
+    "its card has the URL `.../v1/message:stream`, which accepts only messages; cancel has another URL"
+)
 
 bound = c.listener()
 model = OpenAILike(id="stub", api_key="none", base_url=c.MODEL, max_retries=0)

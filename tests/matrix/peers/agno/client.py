@@ -4,8 +4,8 @@ import contract as c
 from agno.client.a2a import A2AClient
 from agno.client.a2a.schemas import TaskResult
 
-TEXT_ALONE = "A2AClient sends text and the URLs of files alone"
-NO_ANSWER = "A2AClient sends no taskId, so nothing can be answered"
+TEXT_ALONE = "A2AClient sends only text and the URLs of files"
+NO_ANSWER = "A2AClient sends no taskId, so it cannot answer a question"
 NO_CANCEL = "A2AClient has no way to cancel a task"
 
 

@@ -19,10 +19,10 @@ from crewai import LLM, Agent
 from crewai.a2a import A2AServerConfig
 from crewai.a2a.utils.task import cancel, execute
 
-NO_FILE = "it takes files only with the package crewai-files beside it"
-UNNAMED = "its executor tells of a task when that is done: until then nobody knows what to cancel"
+NO_FILE = "it accepts files only if the package crewai-files is installed"
+UNNAMED = "its executor reports a task only when the task is done, so a client does not know the id to cancel"
 NO_ASK = "its executor ends each task as completed, or with an error"
-NO_HISTORY = "its executor makes a crew's task of each message, and keeps nothing of a context"
+NO_HISTORY = "its executor makes a new task for the crew from each message, and stores no context"
 
 
 class Executor(AgentExecutor):

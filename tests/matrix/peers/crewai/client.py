@@ -8,7 +8,7 @@ from crewai.a2a.updates import StreamingConfig
 from crewai.a2a.utils.agent_card import afetch_agent_card
 from crewai.a2a.utils.delegation import aexecute_a2a_delegation
 
-NO_DATA = "a delegation is a text, and files if the package crewai-files is there"
+NO_DATA = "a delegation is a text, with files if the package crewai-files is installed"
 NO_CANCEL = "a delegation has no way to cancel the task"
 
 

@@ -9,7 +9,7 @@ import httpx
 from fasta2a.client import A2AClient
 from fasta2a.schema import Message, Part
 
-NO_CANCEL = "A2AClient sends, streams and reads tasks, and has no call for tasks/cancel"
+NO_CANCEL = "A2AClient can send, stream and read tasks, but has no call for tasks/cancel"
 
 
 async def connected(url: str) -> A2AClient:

@@ -7,7 +7,7 @@ import contract as c
 from a2a.compat.v0_3.types import MessageSendParams, SendMessageRequest, SendStreamingMessageRequest
 from litellm.a2a_protocol import A2AClient, asend_message_streaming, create_a2a_client
 
-NO_CANCEL = "litellm.a2a_protocol sends and streams messages, and has nothing to cancel a task with"
+NO_CANCEL = "litellm.a2a_protocol can send and stream messages, but cannot cancel a task"
 
 
 def text_part(text: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import contract as c
 from python_a2a import A2AClient, Message, MessageRole, TextContent
 
 TEXT_ALONE = "a message of python-a2a has one content: text, or the call of a function"
-NO_TASK = "A2AClient gives the answer as a message, without the task that it is of"
+NO_TASK = "A2AClient returns the answer as a message, without its task"
 
 
 def connected(url: str) -> A2AClient:

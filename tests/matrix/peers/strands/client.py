@@ -6,10 +6,10 @@ import contract as c
 from strands.agent.a2a_agent import A2AAgent
 
 NO_CANCEL = "A2AAgent has no way to cancel a task"
-NO_DATA = "a message of Strands has no data"
-NO_FILE = "A2AAgent sends the text blocks of a message alone, and drops the others"
-NO_CONTEXT = "A2AAgent sends no contextId: each call is a conversation of its own"
-NO_ANSWER = "A2AAgent shows the question, and has no way to answer it: it sends no taskId"
+NO_DATA = "a message of Strands cannot hold data"
+NO_FILE = "A2AAgent sends only the text blocks of a message"
+NO_CONTEXT = "A2AAgent sends no contextId, so each call is a new conversation"
+NO_ANSWER = "A2AAgent shows the question, but cannot answer it: it sends no taskId"
 
 
 def words(result: Any) -> str:
