@@ -94,7 +94,7 @@ async def _health_at_url(url: str, options: dict[str, Any]) -> JsonObject:
 
     Raises:
         UsageError: the token is missing, or is not an operator's.
-        PeerError: nothing answers at the URL, or no bridge.
+        PeerError: no bridge answers at the URL.
     """
     import httpx2
 

@@ -41,11 +41,11 @@ class LoginBounds:
             yield attempt
 
     def note_way_to_person(self, link_digest: str) -> None:
-        """Count a redirect to the issuer of a principal, and refuse a redirect too many."""
+        """Count a redirect to the issuer of a principal. Refuse it if there were too many."""
         self._note_begin(link_digest)
 
     def note_login(self, link: LoginLink) -> None:
-        """Count the beginning of a login, and refuse a login too many."""
+        """Count the beginning of a login. Refuse it if there were too many."""
         self._note_begin(f"{link.place} {link.principal}")
 
     def _note_begin(self, key: str) -> None:
