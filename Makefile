@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # With it, each of the hundreds of commands that the tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-fast test-long fuzz attacks soak shake interop interop-matrix conformance tck proxies console operate bench cost release check format peers clean
+.PHONY: help run test test-fast test-long fuzz attacks soak shake interop interop-matrix conformance tck proxies console operate bench cost docs release check format peers clean
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,9 @@ bench: .venv/benching peers ## Measure the bridge beside the MCP SDK and a2a-sdk
 cost: .venv/developing ## Measure the CPU time of a call beside another checkout (BEFORE=its folder; 6 minutes)
 	@$(BIN)/python -m tests.benchmarks.cost "$(BEFORE)"
 
+docs: .venv/documenting ## Make a site of docs/ in .run/site, and check every link and anchor
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
 release: .venv/releasing ## Play a release and its newcomer in a new folder of .run: nothing is published (3 minutes)
 	@mkdir -p .run && $(BIN)/python -m tests.release all "$$(mktemp -d .run/release.XXXXXX)"
 
@@ -116,6 +119,11 @@ clean: ## Remove what the other targets made
 .venv/browsing: .venv/developing
 	@echo "Installing what drives the browser into .venv: pip works in silence"
 	@$(BIN)/python -m pip install --quiet --editable '.[dev,browser]'
+	@touch $@
+
+.venv/documenting: .venv/developing
+	@echo "Installing what makes the site into .venv: pip works in silence"
+	@$(BIN)/python -m pip install --quiet --editable '.[dev,site]'
 	@touch $@
 
 .venv/releasing: .venv/developing
