@@ -94,7 +94,12 @@ class AgentsFace:
         """What the agents' cards make now, listed or hidden."""
         sharing = Sharing(lambda: self.listing.shared, self._agent_of, lambda: self._options)
         self._subscriptions = Subscriptions(sharing)
-        self._requests = AgentRequests(sharing, self._is_own, self._subscriptions)
+        self._requests = AgentRequests(
+            sharing,
+            self._subscriptions,
+            is_own=self._is_own,
+            is_example=lambda name: name in self.listing.examples,
+        )
         self._list()
 
     @property

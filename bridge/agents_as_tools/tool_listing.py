@@ -55,7 +55,7 @@ class FaceListing:
     resources: Mapping[str, JsonObject] = field(default_factory=dict)
     """The agents' cards by their keys, as resources/list shows them."""
     examples: Mapping[str, Example] = field(default_factory=dict)
-    """The examples by the names of their prompts."""
+    """The examples by the names of their prompts. An agent that shares prompts has its own prompts instead."""
     introduction: Introduction = field(default_factory=Introduction)
     unknown: tuple[str, ...] = ()
     """The keys of the agents and catalogs whose skills are unknown."""
@@ -181,6 +181,11 @@ def listing_of(
     agent_tools = tools_of_agents(sources, options.rules, unreadable)
     unknown = (*unread, *(key for key, agent in by_key.items() if not agent.is_settled))
     tools = published_tools(agent_tools, overrides, unknown)
+    shared = shared_servers(
+        ((key, agent.card) for key, agent in known.items()),
+        is_only=options.names_one_agent and len(by_key) == 1,
+    )
+    with_prompts = {server.agent_key for server in shared.with_capability("prompts")}
     return FaceListing(
         by_key,
         tools,
@@ -191,7 +196,7 @@ def listing_of(
             longest_wait_seconds=options.agents.follow_up_seconds,
         ),
         {key: card_resource(agent) for key, agent in known.items()},
-        _examples(tools, known),
+        _examples(tools, {key: agent for key, agent in known.items() if key not in with_prompts}),
         _introduction(options, tuple(by_key.values())),
         unknown,
         (
@@ -199,10 +204,7 @@ def listing_of(
             *_on_unreadable(tools, unreadable),
             *tool_remarks(tools, overrides, are_known=bool(agents) and not unknown),
         ),
-        shared_servers(
-            ((key, agent.card) for key, agent in known.items()),
-            is_only=options.names_one_agent and len(by_key) == 1,
-        ),
+        shared,
     )
 
 
@@ -262,6 +264,6 @@ def _examples(tools: Tools, agents: Mapping[str, RemoteAgent]) -> dict[str, Exam
     return {
         f"{tool.name}_{number}": (tool, without_hidden_characters(example))
         for tool in tools.published
-        if tool.skill_id is not None
+        if tool.skill_id is not None and tool.agent_key in skills
         for number, example in enumerate(skills[tool.agent_key][tool.skill_id].examples or (), 1)
     }

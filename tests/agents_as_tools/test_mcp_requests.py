@@ -327,3 +327,31 @@ async def test_an_agent_that_comes_up_later_is_shared_then(tmp_path: Path) -> No
         there.face._changed()
         assert await raw(client, "resources/read", {"uri": NOTE["uri"]}) == CONTENTS
         assert json.dumps(there.changes) == "[null]"
+
+
+@MODES
+async def test_examples_of_skills_are_no_prompts_where_the_agent_shares_prompts(
+    mode: str, tmp_path: Path
+) -> None:
+    """The examples of the other agent are prompts, and a prompt of their name is none of the first agent's."""
+    asked: list[str] = []
+
+    def answer(_: str, method: str, params: Json) -> Json:
+        asked.append(params.get("name", ""))
+        return {"result": {"prompts": [{"name": "do_1"}]} if method == "prompts/list" else MESSAGES}
+
+    first = SharingAgent(answer=answer, examples=("do it",))
+    async with exposing_all(tmp_path, first) as there, there.client(mode) as client:
+        assert (await raw(client, "prompts/list", {}))["prompts"] == [{"name": "do_1"}]
+        assert await raw(client, "prompts/get", {"name": "do_1"}) == MESSAGES
+    other = SharingAgent(servers={}, examples=("do it well",))
+    async with exposing_all(tmp_path, first, other) as there, there.client(mode) as client:
+        listed = (await raw(client, "prompts/list", {}))["prompts"]
+        assert [(one["name"], one.get("description")) for one in listed] == [
+            ("two_do_1", "do it well"),
+            ("one_do_1", None),
+        ]
+        example = await raw(client, "prompts/get", {"name": "two_do_1"})
+        assert "do it well" in json.dumps(example)
+        assert (await raw(client, "prompts/get", {"name": "one_do_1"}))["description"] == "d"
+    assert asked == ["", "do_1", "", "do_1"]

@@ -87,6 +87,8 @@ class SharingAgent:
     """The data parts of the requests."""
     heard: list[Request] = field(default_factory=list)
     streams: list[Listening] = field(default_factory=list)
+    examples: tuple[str, ...] = ()
+    """The examples of its skill `do`."""
     as_task: bool = False
     """Whether it answers requests with a task that has ended."""
     _changed: anyio.Event = field(default_factory=anyio.Event)
@@ -111,9 +113,11 @@ class SharingAgent:
         """Its card."""
         params = {"servers": {key: {"capabilities": one} for key, one in self.servers.items()}}
         extensions = [{"uri": REQUESTS, "params": params}] if self.servers else []
+        skill = {"id": "do", "name": "do", "description": "Does", "tags": [], "examples": [*self.examples]}
         return {
             **plain_card(base),
             "name": self.name,
+            "skills": [skill],
             "capabilities": {"streaming": True, "extensions": extensions},
         }
 

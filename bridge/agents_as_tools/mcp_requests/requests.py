@@ -54,11 +54,18 @@ class AgentRequests:
     """The requests that the agents of one MCP server of the bridge answer."""
 
     def __init__(
-        self, sharing: Sharing, is_own: Callable[[str, str], bool], subscriptions: Subscriptions
+        self,
+        sharing: Sharing,
+        subscriptions: Subscriptions,
+        *,
+        is_own: Callable[[str, str], bool],
+        is_example: Callable[[str], bool],
     ) -> None:
-        """`is_own` says whether a URI is a resource of the bridge itself, for a principal."""
+        """`is_own` says whether a URI is a resource of the bridge itself, for a principal; `is_example`, whether a
+        prompt of this name is an example of a skill."""
         self._sharing = sharing
         self._is_own = is_own
+        self._is_example = is_example
         self._subscriptions = subscriptions
 
     @property
@@ -103,7 +110,8 @@ class AgentRequests:
                 return None
             server = shared.of_uri(uri)
         elif isinstance(name, str) and method != "resources/read":
-            server = shared.of_prompt(name) if may_get(principal, name) else None
+            is_open = may_get(principal, name) and not self._is_example(name)
+            server = shared.of_prompt(name) if is_open else None
         else:
             return None
         return None if server is None or not server.can(_CAPABILITIES[method]) else server
@@ -171,7 +179,8 @@ class AgentRequests:
             assert isinstance(entry, dict)
             shown = entry[name]
             if name == "name":
-                return may_get(principal, shown) and shared.of_prompt(shown) == server
+                is_open = may_get(principal, shown) and not self._is_example(shown)
+                return is_open and shared.of_prompt(shown) == server
             may_use = may_read if name == "uri" else may_expand
             return may_use(principal, shown) and shared.of_uri(shown) == server
 
