@@ -67,7 +67,8 @@ a mark at its end do not count; quotation marks keep everything: `say hello to "
 
 - Two skills fit, or one text fits a phrase in two ways.
 - A value without quotation marks holds a negation, a condition or a second request: "greet Ada if it rains", "greet
-  Ada, then book a seat". Quotation marks make it a value: `greet "Ada, then Bob"`.
+  Ada, then book a seat". Quotation marks make it a value: `greet "Ada, then Bob"`. The agent knows such words of
+  thirteen languages.
 - A value stands for something else: "forget it".
 - A required argument is missing. The agent asks for it in words, and keeps what it understood.
 - The text has several lines, over 1,000 characters or over 100 words.
@@ -87,8 +88,9 @@ divisor = 4
 then: the skill runs
 ```
 
-`mcp-a2a check` reports phrases that also fit another skill, phrases with an argument that the tool lacks, and
-phrases that name no argument although the tool needs one.
+`mcp-a2a check` reports phrases of the file and of the mapping profile that also fit another skill, that have an
+argument which the tool lacks, or that name no argument although the tool needs one. It lists the tools of which nothing
+says whether they only read.
 
 ## What agents make of 200 sentences
 

@@ -105,7 +105,7 @@ class LoadedConfig:
     def place_of(self, path: KeyPath) -> str:
         """The file and line of a key, in the file or in a mapping profile. If the key is not written, the place of its
         table; "" if no file has the table."""
-        if len(path) == 4 and path[0] in FACES:
+        if len(path) >= 4 and path[0] in FACES:
             faces: dict[str, ToolsAsAgentTable | AgentsAsToolsTable] = {
                 **(self.config.tools_as_agent if path[0] == FACES[0] else self.config.agents_as_tools)
             }

@@ -54,6 +54,8 @@ _KEY_BYTES: Final = 32
 
 _NAMED_MOST: Final = 5
 """The most tools or skills that one note names."""
+_UNSETTLED_MOST: Final = 50
+"""The most tools in a note for which the operator may write a line each."""
 
 
 @asynccontextmanager
@@ -245,7 +247,13 @@ async def findings_of(plan: Plan, bridge: Bridge) -> Findings:
     return Findings(
         (*servers, *remote.values(), *catalogs),
         faces,
-        (*_unused(plan), *_on_claims(plan), *_on_cards(plan), *_without_token(faces, plan)),
+        (
+            *_unused(plan),
+            *_on_claims(plan),
+            *_on_cards(plan),
+            *_without_token(faces, plan),
+            *_on_unannotated(bridge.published),
+        ),
         useless=(*_useless(faces, _granted(plan)), *_rules_for_nothing_shared(plan)),
         left_out=tuple(_left_out(plan)),
         of_place=tuple(place_faults(plan)),
@@ -430,6 +438,19 @@ def _published(published: PublishedAgent, plan: Plan, principals: Iterable[Princ
         ),
         shared=tuple(_shared(published, plan.published[published.name].share, principals)),
     )
+
+
+def _on_unannotated(agents: Iterable[PublishedAgent]) -> Iterator[str]:
+    """Notes on tools of which nobody says whether they only read."""
+    for published in agents:
+        skills = published.agent.published if published.agent.options.route.language != "strict" else ()
+        if unsettled := [skill.id for skill in skills if skill.only_reads is None]:
+            more = f" and {len(unsettled) - _UNSETTLED_MOST} more" if len(unsettled) > _UNSETTLED_MOST else ""
+            yield (
+                f"tools_as_agent.{published.name}: nothing says whether these tools only read, so a sentence asks"
+                f" before it runs one: {', '.join(unsettled[:_UNSETTLED_MOST])}{more}. A line"
+                " `skills.NAME.read_only = true`, or `false`, settles it for a tool"
+            )
 
 
 def _incomplete(bridge: Bridge) -> frozenset[str]:

@@ -78,9 +78,9 @@ class Skill:
         return self.override.reply == "message" and self.tool.is_repeatable
 
     @property
-    def is_read_only(self) -> bool:
+    def only_reads(self) -> bool | None:
         """Whether the operator, the mapping or the server says that the tool changes nothing. The first of them that
-        says anything decides."""
+        says anything decides; None if none of them does."""
         for says in (
             self.override.read_only,
             self.ready.read_only,
@@ -88,7 +88,12 @@ class Skill:
         ):
             if says is not None:
                 return says is True
-        return False
+        return None
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether the tool is known to change nothing."""
+        return self.only_reads is True
 
 
 _Rights = tuple[tuple[str, ...], tuple[ScopeRule, ...]]
@@ -333,7 +338,8 @@ def skill_remarks(
     is a fault."""
     missing = (*_rules_for_nothing(skills, overrides), *_routes_to_nothing(skills, options))
     remarks = (line for skill in skills.skills for line in _on_skill(skill, overrides))
-    on_phrases = _on_phrases(skills, overrides) if any(one.phrases for one in overrides.values()) else ()
+    has_phrases = any(one.phrases for rules in (overrides, skills.route.ready) for one in rules.values())
+    on_phrases = _on_phrases(skills, overrides) if has_phrases else ()
     has_tools = bool(skills.skills or skills.hidden)
     return (*(missing if are_known and has_tools else ()), *_on_ids(skills), *remarks, *on_phrases)
 
@@ -363,14 +369,23 @@ def _on_ids(skills: Skills) -> Iterator[Remark]:
 
 
 def _on_phrases(skills: Skills, overrides: Mapping[str, SkillOverride]) -> Iterator[Remark]:
-    """Remarks on the phrases of the configuration. A glob's phrases may be meant for other tools."""
+    """Remarks on the phrases of the configuration and of the mapping profile. A glob's phrases may be meant for other
+    tools."""
+    of_profile = {text for rule in skills.route.ready.values() for text in rule.phrases or ()}
     for skill in skills.skills:
-        if any(overrides[name].phrases for name in ids_of(skill.key) if name in overrides):
+        names = ids_of(skill.key)
+        if any(overrides[name].phrases for name in names if name in overrides):
             for words in phrase_faults(skill.override.phrases or (), skill.tool):
                 yield Remark(("skills", skill.id, "phrases"), words)
-    for skill_id, text, others in skills.book.overlaps():
-        words = f"sentences of the phrase {text!r} also fit {', '.join(others)}, so the client is asked which is meant"
-        yield Remark(("skills", skill_id, "phrases"), words)
+        for name in names:
+            if name in skills.route.ready:
+                for words in phrase_faults(skills.route.ready[name].phrases or (), skill.tool):
+                    yield Remark(("route", "phrases", name), words)
+    for skill_id, said, others in skills.book.overlaps(of_profile):
+        also = ", ".join(others)
+        words = f"sentences of the phrase {said.by!r} also fit {also}, so the client is asked which is meant"
+        where = ("skills", skill_id, "phrases") if said.origin == "phrase" else ("route", "phrases", skill_id)
+        yield Remark(where, words)
 
 
 def _on_skill(skill: Skill, overrides: Mapping[str, SkillOverride]) -> Iterator[Remark]:

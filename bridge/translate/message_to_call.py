@@ -41,6 +41,7 @@ from bridge.translate.arguments import (
 )
 from bridge.translate.extension import ARGUMENTS, SKILL
 from bridge.translate.files import place_files
+from bridge.translate.language.doubtful_words import says_otherwise
 from bridge.translate.language.phrases import has_shape
 from bridge.translate.language.plain_words import (
     Doubtful,
@@ -48,7 +49,6 @@ from bridge.translate.language.plain_words import (
     PhraseBook,
     Said,
     Understood,
-    says_otherwise,
 )
 from bridge.translate.overrides import SkillOverride
 

@@ -66,6 +66,12 @@ def run(skill: str, **arguments: Any) -> str:
         ("find page \u201cno way\u201d", run("find_page", query="no way")),
         ("find page שלום", run("find_page", query="שלום")),
         ("find page 東京タワー", run("find_page", query="東京タワー")),
+        ("find page Москва", run("find_page", query="Москва")),
+        ("find page 서울 타워", run("find_page", query="서울 타워")),
+        ("find page Yo-Yo Ma", run("find_page", query="Yo-Yo Ma")),
+        ("find page 'Ada und Bob'", run("find_page", query="Ada und Bob")),
+        ("find page Dan Brown", run("find_page", query="Dan Brown")),
+        ("find page O", run("find_page", query="O")),
         ("Could you please find page x, thank you!", run("find_page", query="x")),
         ("find pages x", "ask"),
         ("find_pagex", "ask"),
@@ -111,6 +117,32 @@ def test_values_keep_their_case_and_punctuation_and_fit_the_schema(text: str, me
         "find page " + "x " * 40_000,
         "x" * 65_536,
         "find page " + "\u202e" * 65_536,
+        "find page Ada aber nicht Bob",
+        "find page Ada wenn es regnet",
+        "find page Ada und lösche Bob",
+        "find page Ada sauf Bob",
+        "find page Ada si besoin",
+        "find page Ada et Bob",
+        "find page Ada salvo Bob",
+        "find page Ada y Bob",
+        "find page Ada tranne Bob",
+        "find page Ada poi Bob",
+        "find page Ada se piove",
+        "find page Ada exceto Bob",
+        "find page Ada e depois Bob",
+        "find page Ada behalve Bob",
+        "find page Ada en Bob",
+        "find page Ada jeśli pada",
+        "find page Ada oraz Bob",
+        "find page Ада если дождь",
+        "find page Ада и Боб",
+        "find page не Ада",
+        "find page 不要艾达",
+        "find page 艾达然后删除鲍勃",
+        "find page 如果下雨艾达",
+        "find page もし雨なら東京",
+        "find page 東京それから大阪",
+        "find page 東京ではない",
     ],
 )
 def test_a_doubtful_sentence_asks(text: str) -> None:
@@ -336,6 +368,23 @@ def test_phrases_that_cannot_help_are_remarked(template: str, words: str) -> Non
         (("skills", "find_page", "phrases"), words)
     ]
     assert outcome("find x", skills) == "ask"
+
+
+def test_overlaps_among_the_phrases_of_a_mapping_profile_are_remarked() -> None:
+    ready = {
+        "find_page": SkillOverride(phrases=("get {query}",)),
+        "wipe": SkillOverride(phrases=("get {folder}",)),
+    }
+    route = RouteRules((), ready=ready)
+    skills = skills_of([("s", FIND), ("s", WIPE)], {}, route=route)
+
+    remarks = skill_remarks(skills, options_with(route=route), {}, are_known=True)
+
+    assert [remark.path for remark in remarks] == [
+        ("route", "phrases", "find_page"),
+        ("route", "phrases", "wipe"),
+    ]
+    assert "also fit wipe" in remarks[0].words
 
 
 def _named(one: Tool) -> str:

@@ -12,7 +12,7 @@ a phrase that the operator wrote.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Final, Literal
@@ -21,6 +21,7 @@ from bridge.mcp.tools import Tool
 from bridge.text.jsonvalues import JsonObject, is_same
 from bridge.translate.arguments import properties_of, required_of, resolved_properties
 from bridge.translate.examples import PLAIN, example_of
+from bridge.translate.language.doubtful_words import is_doubtful
 from bridge.translate.language.phrases import (
     MAX_SENTENCE_WORDS,
     Phrase,
@@ -57,53 +58,6 @@ _ASKS_FOR_HELP: Final = frozenset(
 )
 """What people say to learn what an agent does. Case and marks do not count."""
 
-_OTHERWISE_WORDS: Final = (
-    # a negation
-    "no|not|never|none|neither|nor|cannot|without|except|excluding|instead|rather|stop|cancel|abort|undo"
-    "|nicht|kein|keine|keinen|nie|pas|jamais|sauf|nunca|excepto"
-    # a condition, or another time
-    "|if|unless|when|whenever|only|but|until|till|while|before|after|once|otherwise|whether|provided|later|tomorrow"
-    "|wenn|falls|sobald|aber|sondern|mais|pero"
-)
-_SECOND_REQUEST_WORDS: Final = (
-    "and|or|then|also|plus|afterwards|afterward|next|followed|und|oder|dann|danach|et|puis|luego|entonces"
-)
-
-
-def _words_among(words: str) -> str:
-    return rf"(?:^|(?<=[\s(\['*_]))(?:{words}|\w+n['\u2019]t|dont|wont|cant)(?=$|[\s)\]'*_.,;:!?])"
-
-
-_OTHERWISE: Final = re.compile(_words_among(_OTHERWISE_WORDS), re.IGNORECASE)
-"""In a text beside a sentence: a negation or a condition."""
-_DOUBTFUL: Final = re.compile(
-    _words_among(f"{_OTHERWISE_WORDS}|{_SECOND_REQUEST_WORDS}")
-    + r"|[,;:.!?\u2026](?=\s)|[\u3002\uff01\uff1f\uff0c\uff1b\u3001\u060c\u061b\u061f]"
-    r"|[\"\u201c\u201d\u201e\u00ab\u00bb]"
-    r"|&&|\|\||(?<=\s)[&+|\u2013\u2014-](?=\s)|[\x00-\x1f\x7f\u2028\u2029\u202a-\u202e\u2066-\u2069]",
-    re.IGNORECASE,
-)
-"""In a value without quotation marks: a negation, a condition, a second request, an end of a sentence, a quotation mark
-without its partner, or a sign that hides what is written. Such words may be about the request instead."""
-_NO_DIRECT_VALUE: Final = frozenset(
-    {
-        *("it", "this", "that", "them", "these", "those", "him", "her", "me", "us", "you", "one", "both"),
-        *(
-            "everything",
-            "something",
-            "anything",
-            "nothing",
-            "everyone",
-            "someone",
-            "anyone",
-            "all",
-            "some",
-            "any",
-        ),
-        *("things", "stuff"),
-    }
-)
-"""Words that stand for something said before, or for nothing certain."""
 _ARTICLES: Final = frozenset({"the", "a", "an", "my", "our"})
 _NAME_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[^\W\d_A-Z]+|[A-Z][^\W\d_A-Z]*|\d+")
 _MAX_NAME_WORDS: Final = 12
@@ -231,11 +185,11 @@ class PhraseBook:
                 break
         return tuple(dict.fromkeys(made))
 
-    def overlaps(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-        """The phrases of the operator's file that other skills fit, too: the skill's id, the template, and the other
-        skills' ids."""
+    def overlaps(self, ready: Collection[str] = ()) -> Iterator[tuple[str, Said, tuple[str, ...]]]:
+        """The phrases that other skills fit, too: the skill's id, the phrase, and the other skills' ids. They are
+        phrases of the operator's file, or among these ready ones."""
         for skill_id, said, phrase in self._phrases:
-            if said.origin != "phrase":
+            if said.origin != "phrase" and said.by not in ready:
                 continue
             others: dict[str, None] = {}
             for pieces in expansions(phrase.template):
@@ -244,7 +198,7 @@ class PhraseBook:
                 if isinstance(found, Doubtful):
                     others |= dict.fromkeys(other for other in found.skill_ids if other != skill_id)
             if others:
-                yield skill_id, said.by, tuple(others)
+                yield skill_id, said, tuple(others)
 
     def _fits(self, sentence: Sentence, steps: Steps, *, own_only: bool) -> Iterator[_Fit]:
         for skill_id, said, phrase in self._phrases:
@@ -311,9 +265,7 @@ def _meaning(fits: Sequence[_Fit]) -> Understood | Doubtful:
 
 
 def _is_doubtful(value: str) -> bool:
-    if " \n " in value:
-        return any(_is_doubtful(item) for item in value.split(" \n "))
-    return _DOUBTFUL.search(value) is not None or value.casefold() in _NO_DIRECT_VALUE
+    return any(is_doubtful(item) for item in value.split(" \n "))
 
 
 def phrase_faults(texts: Iterable[str], tool: Tool) -> Iterator[str]:
@@ -328,11 +280,6 @@ def phrase_faults(texts: Iterable[str], tool: Tool) -> Iterator[str]:
                 yield f"the phrase {text!r} fits no sentence: no words can say {name!r}"
         if not slots and required_of(tool.input_schema):
             yield f"the phrase {text!r} names no argument, though the tool needs some: each call asks for them"
-
-
-def says_otherwise(text: str) -> bool:
-    """Whether a text beside a sentence holds a negation or a condition."""
-    return _OTHERWISE.search(text) is not None
 
 
 def _without_polite_words(text: str) -> str:

@@ -428,6 +428,26 @@ def test_a_rule_without_effect_in_a_profile_is_shown_with_its_file_and_line(tmp_
     assert [place.rpartition("/")[2] for place in found["places"]] == ["mine.toml:3"]
 
 
+def test_a_phrase_of_a_profile_that_cannot_help_is_shown_with_its_file_and_line(tmp_path: Path) -> None:
+    phrases = 'echo = ["say {nothing}"]\nadd = ["put {a} to {b}"]'
+    (tmp_path / "mine.toml").write_text(f"extends = 'default'\n[route.phrases]\n{phrases}\n")
+    written(tmp_path, RAW, DEVTOOLS, "mapping = './mine.toml'\n")
+    found = found_in(tmp_path)
+    assert found["faults"] == [
+        "tools_as_agent.devtools: route.phrases.echo: the phrase 'say {nothing}' is not used: the tool has no argument"
+        " 'nothing'"
+    ]
+    assert [place.rpartition("/")[2] for place in found["places"]] == ["mine.toml:2"]
+
+
+def test_tools_of_which_nothing_says_whether_they_only_read_are_listed(tmp_path: Path) -> None:
+    written(tmp_path, RAW, DEVTOOLS, "skills.add = { read_only = true }\nskills.die = { hidden = true }\n")
+    (note,) = [note for note in found_in(tmp_path)["notes"] if "only read" in note]
+    names = note.partition("runs one: ")[2].partition(". A line")[0].split(", ")
+    assert "fail" in names
+    assert {"add", "echo", "die"}.isdisjoint(names)
+
+
 def test_the_ready_mapping_of_a_server_is_shown_with_the_tools_that_are_missing(tmp_path: Path) -> None:
     runs = f"import runpy, sys\nrunpy.run_path({str(RAW_SERVER)!r}, run_name='__main__')\n"
     (tmp_path / "mcp_server_time.py").write_text(runs)
@@ -485,7 +505,7 @@ def test_check_shows_who_may_use_what(tmp_path: Path) -> None:
 def test_an_unused_peer_is_a_note_and_is_not_started(tmp_path: Path) -> None:
     written(tmp_path, RAW, DEVTOOLS, "[tool_servers.spare]\n", LEAVES_A_TRACE)
     found = found_in(tmp_path)
-    assert found["notes"] == ["tool_servers.spare is in no `from`: it is not started"]
+    assert found["notes"][0] == "tool_servers.spare is in no `from`: it is not started"
     assert not (tmp_path / "x").exists()
 
 
@@ -498,7 +518,7 @@ def test_an_issuer_whose_metadata_is_not_read_is_noted_for_what_its_cards_do_not
         "audience.devtools = ['api://devtools']\n"
     )
     written(tmp_path, RAW, DEVTOOLS, issuer)
-    (note,) = json.loads(check(tmp_path, "--json", *options).stdout)["notes"]
+    note, *_ = json.loads(check(tmp_path, "--json", *options).stdout)["notes"]
     assert note.startswith("issuers.corp: its metadata is not read, since `jwks_url` is set: cards ask")
 
 

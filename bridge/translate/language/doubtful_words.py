@@ -1,0 +1,89 @@
+"""Words that may change what a sentence asks for: a negation, a condition, another time, a second request. Pure.
+
+The lists hold frequent words of several languages. They need not be complete: a word too many makes the agent ask, and
+quotation marks around a value end the doubt.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_OTHERWISE_WORDS: Final = (
+    # English
+    "no not never none neither nor cannot without except excluding instead rather stop cancel abort undo",
+    "if unless when whenever only but until till while before after once otherwise whether provided later tomorrow",
+    # German, Dutch
+    "nicht kein keine keinen keinem keiner nie niemals ohne außer statt wenn falls sobald aber sondern bevor nachdem",
+    "niet geen nooit zonder behalve als wanneer indien tenzij maar voordat nadat totdat",
+    # French, Spanish, Italian, Portuguese
+    "ne pas jamais sans sauf aucun aucune quand lorsque mais sinon avant après",
+    "nunca jamás sin excepto salvo cuando pero sino antes después hasta",
+    "non mai senza tranne eccetto né quando però prima dopo finché",
+    "não sem exceto nem quando mas depois até",
+    # Polish, Russian
+    "nie nigdy bez oprócz jeśli jeżeli gdy kiedy chyba ale lecz zanim dopóki",
+    "не нет никогда без кроме если когда пока но либо после перед только",
+)
+_OTHERWISE_BETWEEN: Final = "si se ma ni"
+"""Such words count only between other words: they are names, too."""
+_OTHERWISE_PARTS: Final = (
+    "不 别 別 没有 沒有 勿 如果 要是 假如 除非 但是 只有 之前 之后 之後",
+    "ない ません もし なら たら れば けど でも やめ まで 以外",
+    "않 말고 만약",
+)
+"""Parts of texts in scripts without spaces between words, or with endings: Chinese, Japanese, Korean."""
+_SECOND_REQUEST_WORDS: Final = (
+    "and or then also plus afterwards afterward next followed",
+    "und oder dann danach sowie anschließend daarna vervolgens",
+    "et puis ensuite luego entonces también poi quindi inoltre então também",
+    "lub albo oraz potem następnie или потом затем также",
+)
+_SECOND_REQUEST_BETWEEN: Final = "y e o u i en dan ou и"
+_SECOND_REQUEST_PARTS: Final = "然后 然後 接着 以及 并且 和 跟 それから そして および 그리고 다음에"
+
+
+def _choices(*lists: str) -> str:
+    return "|".join(word for words in lists for word in words.split())
+
+
+def _pattern(words: str, between: str, parts: str) -> str:
+    bounded = rf"(?:^|(?<=[\s(\['*_]))(?:{words}|\w+n['\u2019]t|dont|wont|cant)(?=$|[\s)\]'*_.,;:!?])"
+    return rf"{bounded}|(?<=\s)(?:{between})(?=\s)|{parts}"
+
+
+_OTHERWISE: Final = re.compile(
+    _pattern(_choices(*_OTHERWISE_WORDS), _choices(_OTHERWISE_BETWEEN), _choices(*_OTHERWISE_PARTS)),
+    re.IGNORECASE,
+)
+_DOUBTFUL: Final = re.compile(
+    _pattern(
+        _choices(*_OTHERWISE_WORDS, *_SECOND_REQUEST_WORDS),
+        _choices(_OTHERWISE_BETWEEN, _SECOND_REQUEST_BETWEEN),
+        _choices(*_OTHERWISE_PARTS, _SECOND_REQUEST_PARTS),
+    )
+    + r"|[,;:.!?\u2026](?=\s)|[\u3002\uff01\uff1f\uff0c\uff1b\u3001\u060c\u061b\u061f]"
+    r"|[\"\u201c\u201d\u201e\u00ab\u00bb]"
+    r"|&&|\|\||(?<=\s)[&+|\u2013\u2014-](?=\s)|[\x00-\x1f\x7f\u2028\u2029\u202a-\u202e\u2066-\u2069]",
+    re.IGNORECASE,
+)
+_NO_DIRECT_VALUE: Final = frozenset(
+    (
+        *("it", "this", "that", "them", "these", "those", "him", "her", "me", "us", "you", "one", "both"),
+        *("everything", "something", "anything", "nothing", "everyone", "someone", "anyone"),
+        *("all", "some", "any", "things", "stuff"),
+    )
+)
+"""Words that stand for something said before, or for nothing certain."""
+
+
+def says_otherwise(text: str) -> bool:
+    """Whether a text beside a sentence holds a negation or a condition."""
+    return _OTHERWISE.search(text) is not None
+
+
+def is_doubtful(value: str) -> bool:
+    """Whether a value without quotation marks may be about the request instead: it holds a negation, a condition, a
+    second request, an end of a sentence, a quotation mark without its partner, or a sign that hides what is written; or
+    it stands for something else."""
+    return _DOUBTFUL.search(value) is not None or value.casefold() in _NO_DIRECT_VALUE
