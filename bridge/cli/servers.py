@@ -37,7 +37,7 @@ def _completed(_: click.Context, __: click.Parameter, begun: str) -> list[Comple
     from bridge.mcp.client.known_servers import remembered_in
 
     try:
-        words = [one.name or _short(one) for one in remembered_in(_file())]
+        words = [server.name or _short(server) for server in remembered_in(_file())]
     except UsageError:
         return []  # the command itself says what is wrong
     return [CompletionItem(word) for word in words if word.startswith(begun)]
@@ -97,14 +97,14 @@ def _meant(word: str, known: Sequence[KnownServer]) -> KnownServer:
     """The server with this name, or whose id begins with it."""
     from bridge.config.text.wording import listed, meant
 
-    found = [one for one in known if one.name == word]
+    found = [server for server in known if server.name == word]
     if not found and len(word) >= _SHORT_ID:
-        found = [one for one in known if one.server_id.startswith(word)]
+        found = [server for server in known if server.server_id.startswith(word)]
     match found:
-        case [one]:
-            return one
+        case [server]:
+            return server
         case []:
-            hint = meant(word, dict.fromkeys(one.name or _short(one) for one in known))
+            hint = meant(word, dict.fromkeys(server.name or _short(server) for server in known))
             raise UsageError(f"the bridge remembers no server {word!r}" + (f": {hint}" if hint else ""))
         case _:
             ids = listed(map(_short, found), "and")
@@ -119,11 +119,11 @@ def _forget(path: Path, forgotten: Sequence[KnownServer]) -> int:
     if not forgotten:
         render.say("the bridge remembers no tool server")
         return 0
-    server_ids = {one.server_id for one in forgotten}
+    server_ids = {server.server_id for server in forgotten}
     forget_servers(path, server_ids)
     forget_listings(path.with_name(FOLDER_NAME), server_ids.__contains__)
-    for one in dict.fromkeys(map(_title, forgotten)):
-        render.say(f"forgotten: {one}")
+    for title in dict.fromkeys(map(_title, forgotten)):
+        render.say(f"forgotten: {title}")
     render.say("A running bridge still remembers this: restart the bridge")
     return 0
 
@@ -134,9 +134,9 @@ def _print(known: Iterable[KnownServer]) -> int:
     known = list(known)
     if not known:
         render.say("the bridge remembers no tool server")
-    for one in known:
-        render.heading(_title(one))
-        for line in _lines(one):
+    for server in known:
+        render.heading(_title(server))
+        for line in _lines(server):
             render.result(f"  {line}")
     return 0
 
@@ -144,27 +144,27 @@ def _print(known: Iterable[KnownServer]) -> int:
 def _print_json(path: Path, known: Iterable[KnownServer]) -> int:
     from bridge.cli import render
 
-    listed: list[JsonObject] = [{"id": one.server_id, **one.facts} for one in known]
+    listed: list[JsonObject] = [{"id": server.server_id, **server.facts} for server in known]
     render.write_document(
         json.dumps({"file": str(path), "servers": listed}, indent=2, ensure_ascii=False) + "\n"
     )
     return 0
 
 
-def _title(one: KnownServer) -> str:
-    return f"{one.name or _WITHOUT_NAME}  {_short(one)}"
+def _title(server: KnownServer) -> str:
+    return f"{server.name or _WITHOUT_NAME}  {_short(server)}"
 
 
-def _short(one: KnownServer) -> str:
-    return one.server_id[:_SHORT_ID]
+def _short(server: KnownServer) -> str:
+    return server.server_id[:_SHORT_ID]
 
 
-def _lines(one: KnownServer) -> list[str]:
+def _lines(server: KnownServer) -> list[str]:
     """The facts about a server without its name. A fact from another version of the bridge is shown as it is."""
     from bridge.mcp.client.known_servers import Fact
 
     return [
         _WORDS.get((fact, value), f"{fact}: {value}")
-        for fact, value in one.facts.items()
+        for fact, value in server.facts.items()
         if fact != Fact.NAME
     ]

@@ -184,7 +184,7 @@ class HttpTransport(Transport):
             return await self._answer_in(None, operation, request)
         with hop:
             answer = await self._answer_in(hop, operation, request)
-            _tell_of_task(hop, answer.task if isinstance(answer, SendMessageResponse) else answer)
+            _note_task(hop, answer.task if isinstance(answer, SendMessageResponse) else answer)
         return answer
 
     async def _answer_in(
@@ -236,7 +236,7 @@ class HttpTransport(Transport):
         with hop:
             async with aclosing(self._events_in(hop, operation, request)) as events:
                 async for event in events:
-                    _tell_of_event(hop, event)
+                    _note_event(hop, event)
                     yield event
 
     async def _events_in(
@@ -386,15 +386,15 @@ def _within_origin(url: str, response: httpx2.Response) -> str | None:
     return str(target.copy_with(userinfo=here.userinfo)) if is_own else None
 
 
-def _tell_of_task(hop: Hop, task: Model | None) -> None:
+def _note_task(hop: Hop, task: Model | None) -> None:
     """Write the task of an answer, and the state of the task, into a hop."""
     if isinstance(task, Task):
         hop.task_id, hop.context_id, hop.state = task.id, task.context_id or "", task.status.state.word
 
 
-def _tell_of_event(hop: Hop, event: StreamResponse) -> None:
+def _note_event(hop: Hop, event: StreamResponse) -> None:
     """Write the state in an event into a hop, and whether the event is the last of its stream."""
-    _tell_of_task(hop, event.task)
+    _note_task(hop, event.task)
     if (update := event.status_update) is not None:
         hop.task_id, hop.state = update.task_id, update.status.state.word
     is_reply = event.message is not None and not hop.state

@@ -399,7 +399,7 @@ class AgentServer:
         await request.visit.pass_gate()
         request.on_written = answer.written
         if request.visit.hop is not None:
-            _tell_of_answer(answer.value, request.visit.hop)
+            _note_answer(answer.value, request.visit.hop)
         return self._service.filtered(dialect.result(operation, answer.value), caller)
 
     def _require_extensions(self, caller: CallContext, dialect: Dialect) -> None:
@@ -477,7 +477,7 @@ def _metadata_in(params: JsonValue) -> Iterator[JsonObject]:
                 yield metadata
 
 
-def _tell_of_answer(value: Model, hop: Hop) -> None:
+def _note_answer(value: Model, hop: Hop) -> None:
     """Write the task of an answer, and the state of the task, into a hop."""
     task = value.task if isinstance(value, SendMessageResponse) else value
     if isinstance(task, Task):
