@@ -17,15 +17,18 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from urllib.parse import urlsplit
 
 import anyio
 from starlette.types import ASGIApp
 
 from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.client.login_lead import login_lead
+from bridge.a2a.model.objects import GRPC, AgentInterface
 from bridge.a2a.server.catalog import CatalogAgent as Listed
 from bridge.a2a.server.catalog import CatalogApp
 from bridge.a2a.server.signed_cards import CardSigning
+from bridge.a2a.wire.versions import VERSIONS
 from bridge.assembly.admission import Admission
 from bridge.assembly.card_signing import card_signer_of
 from bridge.assembly.health.findings import Health
@@ -41,6 +44,7 @@ from bridge.assembly.offered_server import (
 from bridge.assembly.other_replicas import BridgeReplicas, ReplicaWords, replicas_of
 from bridge.assembly.parts import MountedServer, Parts, PartTask, PlannedPart, catalogs_of
 from bridge.assembly.plan import (
+    LOOPBACK_HOST,
     Changes,
     OfferedPlan,
     Plan,
@@ -95,6 +99,8 @@ class Bridge:
         """The parts that run and are not being replaced."""
         self.replicas: BridgeReplicas | None = None
         """The other replicas of this bridge; None for one that is alone."""
+        self.grpc_port: int | None = None
+        """The port at which its agents are served over gRPC, too, if they are."""
         self.words = ReplicaWords()
         """What its parts tell the same parts of other replicas."""
         self._retiring: list[_Retiring] = []
@@ -371,11 +377,22 @@ class Bridge:
                     self._signing,
                     None if self.replicas is None else self.replicas.find_unavailable,
                     self.telemetry.notify,
+                    self._find_interfaces,
                     operators=plan.has_operators,
                 )
                 unit = PartTask(make)
                 await unit.start(self._group)
                 fresh.published[name] = unit
+
+    def _find_interfaces(self, base_url: str, name: str) -> tuple[AgentInterface, ...]:
+        """The interface of gRPC. The only agent has no tenant, since clients of 0.3 cannot send one."""
+        if self.grpc_port is None:
+            return ()
+        host = urlsplit(base_url).hostname or LOOPBACK_HOST
+        url = self._place.grpc_public or f"{f'[{host}]' if ':' in host else host}:{self.grpc_port}"
+        tenant = name if len(self.parts.published) > 1 else None
+        version = VERSIONS.current.version
+        return (AgentInterface(url=url, protocol_binding=GRPC, tenant=tenant, protocol_version=version),)
 
     async def _start_offered(self, plan: Plan, fresh: Parts) -> None:
         """Start new MCP servers concurrently, since each may wait a while for cards that it does not know yet."""
@@ -540,6 +557,11 @@ class Bridge:
     def fitness(self) -> Fitness:
         """Whether the bridge can do its work."""
         return Fitness(str(self.readiness()["status"]))
+
+    def is_ready(self, name: str) -> bool | None:
+        """Whether the faces of a name can do their work, or with "" the bridge; None if no face has the name."""
+        state = self._readiness_of(name)
+        return None if state is None else state["status"] != Fitness.NOT_READY
 
     def _readiness_of(self, name: str) -> JsonObject | None:
         """Whether the faces of this name can do their work; None if no face has the name."""

@@ -65,6 +65,9 @@ _PROCESS_KEYS: Final = {
     "trusted_proxies": "proxies",
     "traces": "traces",
     "metrics": "metrics",
+    "grpc": "grpc",
+    "grpc_public": "grpc_public",
+    "grpc_reflection": "grpc_reflection",
     "log_calls": "log_calls",
     "console": "console",
     "operators_see_contents": "operators_see_contents",
@@ -316,6 +319,11 @@ class ProcessPlan:
     """The URL of the collector that gets spans; None makes none."""
     metrics: tuple[str, int] | None = None
     """The host and the port at which metrics are served; None counts nothing."""
+    grpc: tuple[str, int] | None = None
+    """The host and the port at which agents are served over gRPC, too; None serves them over HTTP alone."""
+    grpc_public: str | None = None
+    """The address of gRPC on cards; None makes it of the card's host and that port."""
+    grpc_reflection: bool = False
     log_calls: bool = False
     """Whether each call has its line in the log."""
     console: bool = False
@@ -388,10 +396,12 @@ class Plan:
         Raises:
             UsageError: other machines could call the tools.
         """
-        if is_loopback(self.place.host) or self.asks_for_credentials or self.allow_unauthenticated:
+        hosts = (self.place.host, *([self.place.grpc[0]] if self.place.grpc else ()))
+        open_host = next((host for host in hosts if not is_loopback(host)), None)
+        if open_host is None or self.asks_for_credentials or self.allow_unauthenticated:
             return
         raise UsageError(
-            f"listening on {self.place.host} lets other machines call the tools: give --auth bearer:env:NAME"
+            f"listening on {open_host} lets other machines call the tools: give --auth bearer:env:NAME"
             " (in a file: a table [principals.NAME] or [issuers.NAME]), or --allow-unauthenticated to let everyone"
         )
 
@@ -499,6 +509,7 @@ def for_preview(plan: Plan, folder: Path, key: str, within_seconds: float) -> Pl
             remembers_servers=False,
             traces=None,
             metrics=None,
+            grpc=None,
             log_calls=False,
             audit=None,
             console=False,

@@ -33,6 +33,7 @@ _OF_ONE_REPLICA: Final = (
     "cache",
     "audit",
     "metrics",
+    "grpc",
     "traces",
     "log_calls",
 )

@@ -13,7 +13,7 @@ from bridge.a2a.layers.chain import layers_around, shared
 from bridge.a2a.layers.operations import TaskOperations
 from bridge.a2a.model.life import IdsAndClock
 from bridge.a2a.push.sender import PushSender
-from bridge.a2a.server.app import AgentLimits, AgentServer
+from bridge.a2a.server.app import AgentLimits, AgentServer, FindInterfaces, no_interfaces
 from bridge.a2a.server.service import Service
 from bridge.a2a.server.signed_cards import CardSigning
 from bridge.a2a.tasks.engine import Engine
@@ -109,13 +109,14 @@ async def published(
     signing: CardSigning | None = None,
     find_unavailable: FindUnavailable | None = None,
     notify: Notify = ignore_notice,
+    find_interfaces: FindInterfaces = no_interfaces,
     *,
     operators: bool = False,
 ) -> AsyncIterator[PublishedAgent]:
     """Run an agent while the context is open, with its stored tasks recovered.
 
     `operators` says that some callers may be operators, `present` tells the rights of its callers, `find_unavailable`
-    what its replicas say of its servers, and `notify` takes notices.
+    what its replicas say of its servers, `notify` takes notices, and `find_interfaces` finds interfaces of its card.
 
     Raises:
         UsageError: the store is in use, too new, or out of reach.
@@ -157,6 +158,7 @@ async def published(
             ),
             hops=hops,
             signing=signing,
+            find_interfaces=find_interfaces,
             shows_operators_contents=place.operators_see_contents,
         )
         sender = None if push is None else push.sender

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bridge.a2a.client.http import redacted_url
+from bridge.a2a.model.objects import GRPC
 from bridge.assembly.call_lines import a2a_line
 from bridge.cli.render import err, styled
 from bridge.errors import counted
@@ -79,6 +80,8 @@ class OnTerminal:
             base = f"{root}{agent.path}"
             err.say("\n", ("Agent", "bold"), f"  {base}")
             err.say(("Card", "bold"), f"   {base}/.well-known/agent-card.json")
+            if bridge.grpc_port is not None:
+                err.say(("gRPC", "bold"), f"   {_grpc_address(agent, base)}")
             err.say(("Tasks", "bold"), f"  {agent.store}")
             err.print(_skills(agent), soft_wrap=False, crop=False)
         for offered in bridge.offered:
@@ -126,6 +129,8 @@ class InLog:
         root = root_url(self._plan.place, port)
         for agent in bridge.published:
             logger.info("serving %s at %s%s, tasks in %s", agent.name, root, agent.path, agent.store)
+        if bridge.grpc_port is not None:
+            logger.info("serving agents over gRPC on port %d", bridge.grpc_port)
         for offered in bridge.offered:
             logger.info("serving MCP at %s/mcp/%s", root, offered.name)
         for pages in bridge.app.pages:
@@ -147,6 +152,13 @@ class Quiet(InLog):
         ):  # the default of the command, which would hide the address
             logger.setLevel(logging.INFO)
         logger.info("serving MCP at %s/mcp%s (Ctrl+C stops)", root_url(self._plan.place, port), alias)
+
+
+def _grpc_address(agent: PublishedAgent, base: str) -> str:
+    """Where the agent is called over gRPC, as its card says it."""
+    interfaces = agent.server.card(base).supported_interfaces
+    found = next(interface for interface in interfaces if interface.protocol_binding == GRPC)
+    return f"{found.url}, tenant {found.tenant}" if found.tenant else found.url
 
 
 def _say_stopping(running: int) -> None:

@@ -185,7 +185,12 @@ def wrapped(options: Mapping[str, Any]) -> OptionsDocument:
     asked = OptionsDocument(
         unsaid=[*_unsaid_of_wrapped(options)], remarks=[*_remarks_on_wrapped(options, store, name)]
     )
-    place = {"public_url": options["public_url"], "hosts": list(options["allow_host"]), "store": store}
+    place = {
+        "public_url": options["public_url"],
+        "grpc": options["grpc"],
+        "hosts": list(options["allow_host"]),
+        "store": store,
+    }
     asked.data = {
         "bridge": {
             **_place(options),

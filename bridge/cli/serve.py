@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 CONFIG_FILE_NAME: Final = "bridge.toml"
 """The default name of the file."""
 
-_OF_THE_FILE: Final = ("host", "port", "replica_url", "metrics", "console", "log_format", "log_level")
-"""Options that override settings of the file."""
+_OF_A_PORT: Final = ("host", "port", "replica_url", "metrics", "grpc", "console")
+_OF_THE_FILE: Final = (*_OF_A_PORT, "log_format", "log_level")
+"""Options that override settings of the file. The first ones are for a bridge that listens."""
 
 
 def _refuse_workers(_: click.Context, __: click.Parameter, value: str | None) -> None:
@@ -55,6 +56,11 @@ def _refuse_workers(_: click.Context, __: click.Parameter, value: str | None) ->
     "--metrics",
     metavar="HOST:PORT",
     help="Serve /metrics at this separate address. Each process needs its own. Default: the file's.",
+)
+@click.option(
+    "--grpc",
+    metavar="HOST:PORT",
+    help="Serve agents over gRPC, too, at this separate address. Each process needs its own. Default: the file's.",
 )
 @click.option(
     "--console", is_flag=True, help="Serve the console for people at /console. Default: the file's."
@@ -167,7 +173,7 @@ def _serve_stdio(path: Path, changes: dict[str, SettingOverride], options: dict[
     from bridge.process.reload import Reload
     from bridge.process.serve import serve_stdio
 
-    of_file = [name for name in ("host", "port", "replica_url", "metrics", "console") if name in changes]
+    of_file = [name for name in _OF_A_PORT if name in changes]
     if refused := [*of_file, *(name for name in ("fd", "audit_file") if options[name] is not None)]:
         raise UsageError(f"--stdio opens no port: it does not go with --{refused[0].replace('_', '-')}")
     if options["require_auth"]:

@@ -84,6 +84,11 @@ def serving_options(log_level: str) -> Callable[[_Command], _Command]:
     metavar="HOST:PORT",
     help="As --push, and also allow this receiver on this machine or in its network. Repeatable.",
 )
+@click.option(
+    "--grpc",
+    metavar="HOST:PORT",
+    help="Serve the agent over gRPC, too, at this separate address (docs/guides/grpc.md).",
+)
 @click.option("--console", is_flag=True, help="Serve the console for people at /console.")
 @click.option("--mapping", default="default", show_default=True, metavar="NAME|FILE", help="Mapping profile.")
 @click.option(

@@ -38,6 +38,8 @@ from bridge.telemetry.endpoint import MetricsEndpoint
 from bridge.telemetry.families import MetricFamily, text_of
 
 if TYPE_CHECKING:
+    from bridge.a2a.grpc.server import GrpcServer
+    from bridge.a2a.server.app import AgentServer
     from bridge.console.configuration import ServedConfiguration
 
 logger = logging.getLogger(__name__)
@@ -79,6 +81,7 @@ async def serve_http(
         _own_listener(plan, is_shared=shared is not None) as inner,
         _listener_for_replicas(plan, shared) as for_replicas,
         _metrics_listener(plan) as metrics,
+        _grpc_server(plan) as grpc,
         anyio.create_task_group() as tasks,
     ):
         port: int = listener.getsockname()[1]
@@ -87,26 +90,30 @@ async def serve_http(
             await tasks.start(watch_signals, stopping)
             own_url = url_of(plan.place.host, port) if inner is None else _url_at(inner)
             bridge = Bridge(plan, audience, own_url=own_url)
+            bridge.grpc_port = None if grpc is None else grpc.port
             _mount_console(bridge, plan, reload or served)
             async with bridge.run(), anyio.create_task_group() as serving:
                 limits = _limits_of(plan.profile)
                 server = BoundedServer(bridge.app, limits, shares_listener=shared is not None, tls=tls)
-                servers = [server]
+                servers: list[StoppableServer] = [server]
                 if for_replicas is not None and plan.place.replica is not None:
                     of_replicas = tls if plan.place.replica.is_secure else None
-                    servers.append(BoundedServer(bridge.app, limits, tls=of_replicas))
-                    serving.start_soon(servers[-1].serve_on, for_replicas)
+                    servers.append(
+                        _serve_also(BoundedServer(bridge.app, limits, tls=of_replicas), for_replicas, serving)
+                    )
                 if inner is not None:
-                    servers.append(BoundedServer(bridge.own_door, limits))
-                    serving.start_soon(servers[-1].serve_on, inner)
+                    servers.append(_serve_also(BoundedServer(bridge.own_door, limits), inner, serving))
                 reloads = ReloadCount()
                 if metrics is not None:
-                    servers.append(_metrics_server(plan, partial(_read_metrics, bridge, reloads)))
-                    serving.start_soon(servers[-1].serve_on, metrics)
+                    of_metrics = _metrics_server(plan, partial(_read_metrics, bridge, reloads))
+                    servers.append(_serve_also(of_metrics, metrics, serving))
                 # Before the plan is applied: an offered server may use an agent that is published here.
                 serving.start_soon(_serve_on, server, listener, serving.cancel_scope)
                 await bridge.apply(plan)
                 reloads.note(True)
+                if grpc is not None:
+                    servers.append(grpc)
+                    serving.start_soon(grpc.serve, GrpcAgents(bridge, plan))
                 stopping.serving = True
                 audience.serving(bridge, port)
                 serving.start_soon(_stop_servers, servers, bridge, stopping, audience)
@@ -254,6 +261,60 @@ async def _metrics_listener(plan: Plan) -> AsyncIterator[socket.socket | None]:
         yield listener
 
 
+class StoppableServer(Protocol):
+    """A server that ends once it is told to."""
+
+    should_exit: bool
+
+
+def _serve_also(server: BoundedServer, listener: socket.socket, group: anyio.abc.TaskGroup) -> BoundedServer:
+    group.start_soon(server.serve_on, listener)
+    return server
+
+
+@asynccontextmanager
+async def _grpc_server(plan: Plan) -> AsyncIterator[GrpcServer | None]:
+    """The server of gRPC; None if agents are served over HTTP alone.
+
+    Raises:
+        UsageError: the port is taken, or the packages for gRPC are not installed.
+    """
+    place, profile = plan.place, plan.profile
+    if place.grpc is None:
+        yield None
+        return
+    from bridge.a2a.grpc.server import GrpcServer, GrpcSettings  # needs the extra `grpc`
+
+    settings = GrpcSettings(
+        *place.grpc,
+        requests=profile.requests,
+        connections=profile.connections,
+        streams=profile.streams,
+        tls=place.tls,
+        proxies=place.proxies,
+        reflection=place.grpc_reflection,
+    )
+    async with GrpcServer(settings) as server:
+        yield server
+
+
+class GrpcAgents:
+    """The agents of a bridge, for its gRPC server."""
+
+    def __init__(self, bridge: Bridge, plan: Plan) -> None:
+        self._bridge = bridge
+        self.http_url = url_of(plan.place.host, plan.place.port).replace("http", plan.place.scheme, 1)
+        """The URL of the bridge over HTTP."""
+
+    def servers(self) -> dict[str, tuple[AgentServer, str]]:
+        """Each agent's server, and the path of its base URL, by the agent's name."""
+        return {agent.name: (agent.server, agent.path) for agent in self._bridge.published}
+
+    def is_ready(self, name: str) -> bool | None:
+        """See `Bridge.is_ready`."""
+        return self._bridge.is_ready(name)
+
+
 def _metrics_server(plan: Plan, read: Callable[[], Awaitable[list[MetricFamily]]]) -> BoundedServer:
     """The server of the metrics that `read` returns."""
 
@@ -305,7 +366,7 @@ async def _reload_until_stopping(reload: Reload, bridge: Bridge, stopping: Shutd
 
 
 async def _stop_servers(
-    servers: Sequence[BoundedServer], bridge: Bridge, stopping: Shutdown, audience: ServeObserver
+    servers: Sequence[StoppableServer], bridge: Bridge, stopping: Shutdown, audience: ServeObserver
 ) -> None:
     await stopping.asked.wait()
     audience.stopping(bridge.running)

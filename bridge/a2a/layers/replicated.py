@@ -71,7 +71,8 @@ class Replicated(Layer):
         """See `TaskOperations.send`."""
 
         async def followed(reply: TakenReply) -> Task | Message:
-            return await self._engine.answer_to(request, await self._followed(reply, request, caller))
+            accepted = await self._followed(reply, request, caller)
+            return await self._engine.answer_to(request, accepted, caller.patience_seconds)
 
         return await self._taken(partial(self._engine.send, request, caller), request, caller, followed)
 

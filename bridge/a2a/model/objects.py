@@ -476,8 +476,10 @@ class SubscribeToTaskRequest(Model):
 
 JSONRPC: Final = "JSONRPC"
 HTTP_JSON: Final = "HTTP+JSON"
+GRPC: Final = "GRPC"
 BINDINGS: Final = (JSONRPC, HTTP_JSON)
-"""The supported protocol bindings, in the order of preference. Section 4.4.6."""
+"""The protocol bindings over HTTP that are served and called, in the order of preference. Section 4.4.6. GRPC is served
+at an address of its own, where the configuration asks for it."""
 
 
 class AgentInterface(Model):

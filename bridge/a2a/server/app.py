@@ -36,7 +36,7 @@ from bridge.a2a.model.errors import (
     ErrorKind,
     temporarily_unavailable,
 )
-from bridge.a2a.model.objects import AgentCard, Model, SendMessageResponse, Task
+from bridge.a2a.model.objects import AgentCard, AgentInterface, Model, SendMessageResponse, Task
 from bridge.a2a.model.operations import (
     CANCEL_TASK,
     GET_EXTENDED_AGENT_CARD,
@@ -115,6 +115,15 @@ class AgentLimits:
     card: CardSettings
 
 
+FindInterfaces = Callable[[str, str], tuple[AgentInterface, ...]]
+"""Finds the interfaces of an agent that are not below its base URL, by this URL and the agent's name."""
+
+
+def no_interfaces(_: str, __: str) -> tuple[AgentInterface, ...]:
+    """For an agent whose interfaces are all below its base URL."""
+    return ()
+
+
 class AgentServer:
     """The server of one agent. It can be mounted at any path, and takes its base URL from each request."""
 
@@ -129,11 +138,13 @@ class AgentServer:
         versions: Versions = VERSIONS,
         hops: Hops = UNHEARD,
         signing: CardSigning | None = None,
+        find_interfaces: FindInterfaces = no_interfaces,
         *,
         shows_operators_contents: bool = False,
     ) -> None:
         """`name` is the agent's name among the endpoints of the bridge. The rules of principals refer to it. `signing`
-        signs its cards; without it, cards are not signed.
+        signs its cards; without it, cards are not signed. `find_interfaces` returns the interfaces of its card that
+        have an address of their own.
 
         `shows_operators_contents` says that operators see the contents of the tasks of others.
         """
@@ -142,12 +153,14 @@ class AgentServer:
         self._service = service
         self._access = access
         self._address = address
-        self._limits = limits
-        self._versions = versions
+        self._find_interfaces = find_interfaces
         self._name = name
-        self._admission = AdmissionControl(access, address, name, self._limits.streams.open, hops)
+        self.versions = versions
+        self.limits = limits
+        self.admission = AdmissionControl(access, address, name, limits.streams.open, hops)
         self._stream_timers = StreamTimers(limits.streams)
         self._last_card: ShownCard | None = None
+        self._last_interfaces: tuple[AgentInterface, ...] = ()
         self._signed_cards = SignedCards(signing or CardSigning(), limits.card.signed_most)
 
     def at(self, base_path: str) -> ASGIApp:
@@ -156,15 +169,13 @@ class AgentServer:
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] == "http":
                 headers = Headers(scope=scope)
-                with self._admission.begin(headers, base_path) as visit:
+                with self.admission.begin(headers, base_path) as visit:
                     await self._serve(_Request(scope, receive, headers, visit), base_path, send)
 
         return app
 
     async def _serve(self, request: _Request, base_path: str, send: Send) -> None:
-        if request.path == CARD_PATH or (
-            request.path == OLDER_CARD_PATH and self._versions.serves_older_card
-        ):
+        if request.path == CARD_PATH or (request.path == OLDER_CARD_PATH and self.versions.serves_older_card):
             answer: Response | EventStream = self._card(request, base_path)
         elif request.path in ("", "/"):
             answer = await self._jsonrpc(request)
@@ -187,11 +198,11 @@ class AgentServer:
     @property
     def open_streams(self) -> int:
         """The number of open streams."""
-        return len(self._admission.listening)
+        return len(self.admission.listening)
 
     def end_streams_of(self, principals: PrincipalNames) -> None:
         """End the streams of these principals, who may no longer call. Their tasks go on."""
-        self._admission.end_streams_of(principals)
+        self.admission.end_streams_of(principals)
 
     # The card
 
@@ -201,12 +212,16 @@ class AgentServer:
 
     def whole_card(self, base_url: str) -> AgentCard:
         """The agent's card with all its skills, for the process itself."""
-        return self._secured(self._agent.extended_card(base_url, _ANYONE), self._access.declared)
+        return self._secured(self._agent.extended_card(base_url, _ANYONE), self._access.declared, ())
 
-    def _secured(self, card: AgentCard, declared: DeclaredAccess) -> AgentCard:
-        return self._versions.card(with_security(card, declared, self._name))
+    def _secured(
+        self, card: AgentCard, declared: DeclaredAccess, interfaces: tuple[AgentInterface, ...]
+    ) -> AgentCard:
+        if interfaces:
+            card = card.changed(supported_interfaces=(*card.supported_interfaces, *interfaces))
+        return self.versions.card(with_security(card, declared, self._name))
 
-    def _extended_card(self, request: _Request, principal: Principal) -> AgentCard:
+    def _extended_card(self, request: OperationRequest, principal: Principal) -> AgentCard:
         """The card for one principal (section 3.1.11), which no cache may give to another."""
         request.answer_headers = _FOR_ITS_CALLER
         base_url = self._address.base_url(request.scope, request.headers) + request.visit.path
@@ -214,7 +229,8 @@ class AgentServer:
         if principal.operator is not None:
             declared = (*(card.capabilities.extensions or ()), DECLARATION)
             card = card.changed(capabilities=card.capabilities.changed(extensions=declared))
-        return self._signed_cards.signed(self._secured(card, self._access.declared))
+        interfaces = self._find_interfaces(base_url, self._name)
+        return self._signed_cards.signed(self._secured(card, self._access.declared, interfaces))
 
     def _card(self, request: _Request, base_path: str) -> Response:
         try:
@@ -225,12 +241,12 @@ class AgentServer:
                     METHOD_NOT_ALLOWED, "The card is read with GET", headers={"Allow": "GET, HEAD"}
                 )
         except (A2AError, RefusedError) as exc:
-            return _rest_error(request, self._versions.current, _as_a2a(exc))
+            return _rest_error(request, self.versions.current, as_a2a(exc))
         base_url = self._address.base_url(request.scope, request.headers) + base_path
         shown = self._shown_at(base_url)
         headers = {
             "ETag": shown.etag,
-            "Cache-Control": f"public, max-age={self._limits.card.max_age_seconds}",
+            "Cache-Control": f"public, max-age={self.limits.card.max_age_seconds}",
             "Vary": "Host, X-Forwarded-Host, X-Forwarded-Proto, X-Forwarded-Prefix",
         }
         if shown.etag.removeprefix("W/") in etags_in(request.headers):
@@ -238,20 +254,26 @@ class AgentServer:
         return Response(shown.text, media_type=_JSON, headers=headers)
 
     def _shown_at(self, base_url: str) -> ShownCard:
-        """The card as it is sent. It is built again only when the agent's card, the accepted callers or the signer
-        changes."""
+        """The card as it is sent. It is built again only when the agent's card, its interfaces, the accepted callers or
+        the signer changes."""
         own, declared, mark = self._agent.card(base_url), self._access.declared, self._signed_cards.mark
-        last = self._last_card
-        if last is None or last.own is not own or (last.declared, last.mark) != (declared, mark):
+        interfaces = self._find_interfaces(base_url, self._name)
+        last, before = self._last_card, self._last_interfaces
+        if (
+            last is None
+            or last.own is not own
+            or (last.declared, last.mark, before) != (declared, mark, interfaces)
+        ):
             last = self._last_card = self._signed_cards.shown_card(
-                own, declared, self._secured(own, declared)
+                own, declared, self._secured(own, declared, interfaces)
             )
+            self._last_interfaces = interfaces
         return last
 
     # JSON-RPC
 
     async def _jsonrpc(self, request: _Request) -> Response | EventStream:
-        request_id, dialect = None, self._versions.current
+        request_id, dialect = None, self.versions.current
         try:
             if request.verb != "POST":
                 raise A2AError(
@@ -259,57 +281,53 @@ class AgentServer:
                     f"JSON-RPC is sent with POST; the agent's card is at {CARD_PATH}",
                     headers={"Allow": "POST"},
                 )
-            caller = self._caller(request, await request.visit.admit())
+            caller = self.caller(request, await request.visit.admit())
             payload = await self._json(request)
             request_id = jsonrpc.id_of(payload)
             call = jsonrpc.call_from(payload)
-            dialect, operation = self._versions.called(request.asked_version, call.method)
-            naming = self._versions.naming(request.asked_version, call.method)
+            dialect, operation = self.versions.called(request.asked_version, call.method)
+            naming = self.versions.naming(request.asked_version, call.method)
             if naming is not None and await self._is_named(call.params, caller):
                 dialect, operation = naming
-            result = await self._perform(request, dialect, operation, call.params, caller)
-        except (A2AError, RefusedError) as exc:
-            return _jsonrpc_error(request, request_id, dialect, _as_a2a(exc))
-        except StoreAwayError as exc:
-            return _jsonrpc_error(request, request_id, dialect, _away(exc))
-        except Exception:
-            logger.exception("a request failed")
-            return _jsonrpc_error(request, request_id, dialect, _internal())
-        headers = {**_activated(caller, dialect), **request.answer_headers}
-        if isinstance(result, _Events):
-            return self._event_stream(request, result, partial(jsonrpc.result_bytes, request_id), headers)
-        return Response(jsonrpc.result_bytes(request_id, result), media_type=_JSON, headers=headers)
+            result = await self.perform(request, dialect, operation, call.params, caller)
+            headers = {**activated(caller, dialect), **request.answer_headers}
+            if isinstance(result, Stream):
+                assert isinstance(operation, Streamed)
+                wrap = partial(jsonrpc.result_bytes, request_id)
+                return self._event_stream(request, result, dialect.writer(operation), wrap, headers)
+            text = self._text(dialect, operation, result)
+        except Exception as exc:  # noqa: BLE001 - `as_a2a` logs what nobody expected
+            return _jsonrpc_error(request, request_id, dialect, as_a2a(exc))
+        return Response(jsonrpc.result_bytes(request_id, text), media_type=_JSON, headers=headers)
 
     # HTTP+JSON
 
     async def _rest(self, request: _Request) -> Response | EventStream:
-        dialect = self._versions.current
+        dialect = self.versions.current
         try:
-            caller = self._caller(request, await request.visit.admit())
-            dialect, operation, path_params = self._versions.routed(
+            caller = self.caller(request, await request.visit.admit())
+            dialect, operation, path_params = self.versions.routed(
                 request.asked_version, request.verb, request.path
             )
             body = await self._json(request) if request.verb in _WITH_BODY else {}
             params = dialect.routes.params_from(operation, path_params, request.query.multi_items(), body)
-            result = await self._perform(request, dialect, operation, params, caller)
-        except (A2AError, RefusedError) as exc:
-            return _rest_error(request, dialect, _as_a2a(exc))
-        except StoreAwayError as exc:
-            return _rest_error(request, dialect, _away(exc))
-        except Exception:
-            logger.exception("a request failed")
-            return _rest_error(request, dialect, _internal())
-        headers = {**_activated(caller, dialect), **request.answer_headers}
-        if isinstance(result, _Events):
-            return self._event_stream(request, result, bytes, headers)
-        return _rest_answer(request, dialect, result, dialect.statuses.get(operation, 200), headers)
+            result = await self.perform(request, dialect, operation, params, caller)
+            headers = {**activated(caller, dialect), **request.answer_headers}
+            if isinstance(result, Stream):
+                assert isinstance(operation, Streamed)
+                return self._event_stream(request, result, dialect.writer(operation), bytes, headers)
+            text = self._text(dialect, operation, result)
+        except Exception as exc:  # noqa: BLE001 - `as_a2a` logs what nobody expected
+            return _rest_error(request, dialect, as_a2a(exc))
+        return _rest_answer(request, dialect, text, dialect.statuses.get(operation, 200), headers)
 
-    # Shared by both bindings
+    # Shared by all bindings
 
-    def _caller(self, request: _Request, principal: Principal) -> CallContext:
+    def caller(self, request: OperationRequest, principal: Principal) -> CallContext:
+        """The caller of a request: its principal, and the extensions that it activates."""
         requested = {
             uri.strip()
-            for header in self._versions.extensions_headers
+            for header in self.versions.extensions_headers
             for line in request.headers.getlist(header)
             for uri in line.split(",")
         }
@@ -332,24 +350,27 @@ class AgentServer:
         return isinstance(task_id, str) and await self._service.is_named(task_id, caller)
 
     async def _json(self, request: _Request) -> JsonValue:
-        body = await request_body(request.receive, request.headers, self._limits.requests.body_limit_bytes)
+        body = await request_body(request.receive, request.headers, self.limits.requests.body_limit_bytes)
         if not body and request.path not in ("", "/"):
             return {}  # POST /tasks/{id}:cancel needs no body
         require_json(request.headers, _ACCEPTED)
-        return parse_json(body, self._limits.requests.json_depth, self._limits.requests.json_values)
+        return parse_json(body, self.limits.requests.json_depth, self.limits.requests.json_values)
 
-    async def _perform(
+    async def perform(
         self,
-        request: _Request,
+        request: OperationRequest,
         dialect: Dialect,
         operation: AnyOperation,
         params: JsonValue,
         caller: CallContext,
-    ) -> bytes | _Events:
+    ) -> Answered | Stream:
         """Perform an operation after the whole request was read and its caller was admitted again.
 
         An operation that may start work passes the audit's gate before the work starts. Any other operation passes the
         gate at once. A refusal or a repeated message passes the gate before its answer.
+
+        Raises:
+            A2AError, RefusedError, StoreAwayError: the operation is refused; see `as_a2a`.
         """
         trace.take_from(*_metadata_in(params))
         request.visit.perform(operation.name)
@@ -360,7 +381,7 @@ class AgentServer:
         principal = await request.visit.readmit()
         while True:
             if principal is not caller.principal:
-                caller = self._caller(request, principal)
+                caller = self.caller(request, principal)
             try:
                 return await self._performed(request, dialect, operation, params, caller)
             except CallerChangedError as changed:
@@ -372,14 +393,14 @@ class AgentServer:
 
     async def _performed(
         self,
-        request: _Request,
+        request: OperationRequest,
         dialect: Dialect,
         operation: AnyOperation,
         params: JsonValue,
         caller: CallContext,
-    ) -> bytes | _Events:
+    ) -> Answered | Stream:
         if operation is GET_EXTENDED_AGENT_CARD and self._access.needs_token:
-            return dialect.result(GET_EXTENDED_AGENT_CARD, self._extended_card(request, caller.principal))
+            return Answered(self._extended_card(request, caller.principal), caller)
         self._service.require_served(operation)
         self._require_extensions(caller, dialect)
         operation_request = dialect.request_from(operation, dialect.identified(params, self._service.new_id))
@@ -393,14 +414,25 @@ class AgentServer:
                 stream.close()
                 raise
             request.on_written = stream.written
-            return _Events(stream, dialect.writer(operation))
+            return stream
         assert isinstance(operation, Unary)
         answer = await self._service.perform(operation, operation_request, caller)
         await request.visit.pass_gate()
         request.on_written = answer.written
         if request.visit.hop is not None:
             _note_answer(answer.value, request.visit.hop)
-        return self._service.filtered(dialect.result(operation, answer.value), caller)
+        return Answered(answer.value, caller)
+
+    def hidden_keys(self, caller: CallContext) -> frozenset[str]:
+        """The keys of metadata that an answer to this caller does not have."""
+        return self._service.hidden_keys(caller)
+
+    def _text(self, dialect: Dialect, operation: AnyOperation, answered: Answered) -> bytes:
+        """An answer as the JSON of a dialect. A card is not filtered: its metadata belongs to no extension."""
+        assert isinstance(operation, Unary)
+        text = dialect.result(operation, answered.value)
+        is_card = operation is GET_EXTENDED_AGENT_CARD
+        return text if is_card else self._service.filtered(text, answered.caller)
 
     def _require_extensions(self, caller: CallContext, dialect: Dialect) -> None:
         """Require that a caller activated the extensions that the card requires (section 3.3.4).
@@ -418,46 +450,51 @@ class AgentServer:
             )
 
     def _event_stream(
-        self, request: _Request, events: _Events, wrap: Callable[[bytes], bytes], headers: Mapping[str, str]
+        self,
+        request: _Request,
+        stream: Stream,
+        writer: EventEncoder,
+        wrap: Callable[[bytes], bytes],
+        headers: Mapping[str, str],
     ) -> EventStream:
         left = request.visit.principal.seconds_left()
-        answer = EventStream(events.stream, events.writer, wrap, self._stream_timers, headers, left)
+        answer = EventStream(stream, writer, wrap, self._stream_timers, headers, left)
         request.visit.stream = answer
         return answer
 
 
 @dataclass(frozen=True, slots=True)
-class _Events:
-    """A stream, and the encoder of its client's dialect."""
+class Answered:
+    """The answer of an operation, and the caller as it was admitted for it."""
 
-    stream: Stream
-    writer: EventEncoder
+    value: Model
+    caller: CallContext
 
 
-class _Request:
-    """An HTTP request, parsed as far as both bindings need it."""
+class OperationRequest:
+    """A request for an operation, in any binding."""
 
-    __slots__ = (
-        "answer_headers",
-        "headers",
-        "on_written",
-        "path",
-        "query",
-        "receive",
-        "scope",
-        "verb",
-        "visit",
-    )
+    __slots__ = ("answer_headers", "headers", "on_written", "scope", "visit")
 
-    def __init__(self, scope: Scope, receive: Receive, headers: Headers, visit: RequestAdmission) -> None:
+    def __init__(self, scope: Scope, headers: Headers, visit: RequestAdmission) -> None:
         self.on_written: Callable[[], None] | None = None
         """Called once the answer was written in full to a connected client."""
         self.answer_headers: Mapping[str, str] = {}
         """Further headers of a successful answer."""
         self.scope = scope
-        self.receive = receive
+        """The scope of ASGI, from which the address of the bridge is taken."""
         self.headers = headers
         self.visit = visit
+
+
+class _Request(OperationRequest):
+    """An HTTP request, parsed as far as both HTTP bindings need it."""
+
+    __slots__ = ("path", "query", "receive", "verb")
+
+    def __init__(self, scope: Scope, receive: Receive, headers: Headers, visit: RequestAdmission) -> None:
+        super().__init__(scope, headers, visit)
+        self.receive = receive
         self.query = QueryParams(scope["query_string"])
         self.verb: str = scope["method"]
         self.path: str = scope["path"].removeprefix(scope.get("root_path", ""))
@@ -492,23 +529,22 @@ def _as_spoken(caller: CallContext, dialect: Dialect) -> CallContext:
     return replace(caller, names_tasks=names, comes_late=late)
 
 
-def _activated(caller: CallContext, dialect: Dialect) -> dict[str, str]:
+def activated(caller: CallContext, dialect: Dialect) -> dict[str, str]:
     """The response header that names the active extensions (section 4.6)."""
     return {dialect.extensions_header: ", ".join(sorted(caller.extensions))} if caller.extensions else {}
 
 
-def _as_a2a(exc: A2AError | RefusedError) -> A2AError:
-    if isinstance(exc, A2AError):
-        return exc
-    return A2AError(_REFUSALS[exc.status], str(exc), headers=exc.headers)
-
-
-def _away(exc: StoreAwayError) -> A2AError:
-    logger.debug("a request failed: %s", exc)  # the store itself logs once that it is unavailable
-    return temporarily_unavailable("The bridge cannot reach its stored tasks at the moment")
-
-
-def _internal() -> A2AError:
+def as_a2a(exc: Exception) -> A2AError:
+    """The A2AError that answers a failed request. A failure of the bridge itself is logged, with its place."""
+    match exc:
+        case A2AError():
+            return exc
+        case RefusedError():
+            return A2AError(_REFUSALS[exc.status], str(exc), headers=exc.headers)
+        case StoreAwayError():
+            logger.debug("a request failed: %s", exc)  # the store itself logs once that it is unavailable
+            return temporarily_unavailable("The bridge cannot reach its stored tasks at the moment")
+    logger.error("a request failed", exc_info=exc)
     return A2AError(INTERNAL, "The bridge failed to answer; its log says why")
 
 

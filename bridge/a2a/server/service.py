@@ -191,6 +191,10 @@ class Service:
         assert isinstance(answer, operation.answer)
         return OperationAnswer(answer, written)
 
+    def hidden_keys(self, caller: CallContext) -> frozenset[str]:
+        """The keys of metadata that belong to extensions that the caller did not activate."""
+        return self._gate.hidden_keys(caller.extensions)
+
     def filtered(self, text: bytes, caller: CallContext) -> bytes:
         """The JSON of an answer, without the metadata of extensions that the caller did not activate."""
         return self._gate.filtered(text, caller.extensions)

@@ -30,6 +30,9 @@ class CallContext:
     """The operator that asks on behalf of the principal; empty if the principal itself asks."""
     client: str = ""
     """How the client describes itself. This is not verified."""
+    patience_seconds: float | None = None
+    """How long an answer to a message may wait for its task; then it has the task as it stands. None waits until the
+    task has settled."""
 
     @property
     def asker(self) -> str:

@@ -275,10 +275,12 @@ class Engine:
             A2AError: the message is refused.
         """
         accepted = await self.take(request, caller, watch=False)
-        return await self.answer_to(request, accepted)
+        return await self.answer_to(request, accepted, caller.patience_seconds)
 
-    async def answer_to(self, request: SendMessageRequest, accepted: AcceptedMessage) -> Task | Message:
-        """The answer to a message that was accepted.
+    async def answer_to(
+        self, request: SendMessageRequest, accepted: AcceptedMessage, patience_seconds: float | None = None
+    ) -> Task | Message:
+        """The answer to a message that was accepted. It waits at most `patience_seconds` until its task has settled.
 
         Raises:
             A2AError: UNAVAILABLE, the message could not be stored.
@@ -292,7 +294,12 @@ class Engine:
         configuration = request.configuration or NO_CONFIGURATION
         is_left = self._closing and accepted.live.running is None
         settled = not (configuration.return_immediately or is_left or accepted.is_held)
-        task = await self.registry.reached(accepted.live, accepted.seq, settled=settled)
+        task: Task | None = None
+        if settled and patience_seconds is not None:
+            with anyio.move_on_after(patience_seconds):
+                task = await self.registry.reached(accepted.live, accepted.seq, settled=True)
+            settled = False
+        task = task or await self.registry.reached(accepted.live, accepted.seq, settled=settled)
         return with_note(with_history(task, configuration.history_length), accepted.note)
 
     def written(self, request: SendMessageRequest, caller: CallContext) -> None:

@@ -15,7 +15,7 @@ from typing import ClassVar
 from pydantic import JsonValue
 
 from bridge.a2a.model.errors import INTERNAL, KINDS, A2AError, Violation
-from bridge.a2a.model.objects import AgentCard, StreamResponse
+from bridge.a2a.model.objects import AgentCard, Model, StreamResponse
 from bridge.a2a.model.operations import AnswerT, AnyOperation, Operation, RequestT, Streamed, Unary
 from bridge.a2a.wire.reading import ExchangeReading
 from bridge.a2a.wire.rest import OperationRoutes, RestRequest
@@ -224,3 +224,15 @@ class Dialect(ABC):
 
     def _without(self, operation: AnyOperation) -> PeerError:
         return PeerError(f"the agent speaks A2A {self.version}, which has no {operation}")
+
+
+class ValueDialect(Dialect):
+    """A dialect that also gives its answers and events as plain JSON values, for a binding that sends no JSON."""
+
+    @abstractmethod
+    def answer(self, operation: AnyOperation, answer: Model) -> JsonValue:
+        """The answer of an operation; see `result`."""
+
+    @abstractmethod
+    def event(self, event: JsonObject, *, last: bool) -> JsonObject:
+        """A StreamResponse, or the answer to a message. `event` is in the form of `model`."""

@@ -20,9 +20,13 @@ class ExtensionFilter:
         """`keys` maps a metadata key to the URI of its extension."""
         self._keys = dict(keys)
 
+    def hidden_keys(self, extensions: frozenset[str]) -> frozenset[str]:
+        """The keys of inactive extensions, for a client with these active extensions."""
+        return frozenset(key for key, uri in self._keys.items() if uri not in extensions)
+
     def filtered(self, text: bytes, extensions: frozenset[str]) -> bytes:
         """A JSON text for a client with these active extensions; the same object if nothing is removed."""
-        hidden = {key for key, uri in self._keys.items() if uri not in extensions and key.encode() in text}
+        hidden = {key for key in self.hidden_keys(extensions) if key.encode() in text}
         return to_json(_without(from_json(text), hidden)) if hidden else text
 
 

@@ -110,8 +110,12 @@ def read_first(card: JsonObject, version: str) -> JsonObject:
 
 def merged(card: AgentCard, version: str, bindings: Sequence[str]) -> AgentCard:
     """The card with the fields of an older version. The interfaces of that version are the card's first interface for
-    each of these bindings."""
-    known = {interface.protocol_binding: interface.url for interface in reversed(card.supported_interfaces)}
+    each of these bindings. An interface with a tenant is left out, because older versions have no tenants."""
+    known = {
+        interface.protocol_binding: interface.url
+        for interface in reversed(card.supported_interfaces)
+        if not interface.tenant
+    }
     urls = {binding: known[binding] for binding in bindings if binding in known}
     if not urls:
         return card

@@ -30,6 +30,7 @@ from bridge.a2a.model.errors import (
 from bridge.a2a.model.objects import (
     JSONRPC,
     AgentCard,
+    Model,
     Role,
     SendMessageRequest,
     StreamResponse,
@@ -39,7 +40,7 @@ from bridge.a2a.model.objects import (
 from bridge.a2a.model.operations import PUSH, AnswerT, AnyOperation, Operation, RequestT, Streamed, Unary
 from bridge.a2a.model.push_objects import GETS_TASKS
 from bridge.a2a.wire import older_card
-from bridge.a2a.wire.dialect import Dialect, ErrorObject, EventDecoder, EventEncoder, refusal_from
+from bridge.a2a.wire.dialect import ErrorObject, EventDecoder, EventEncoder, ValueDialect, refusal_from
 from bridge.a2a.wire.push_spelling import JsonPushSpelling, push_in, push_out
 from bridge.a2a.wire.reading import ExchangeReading
 from bridge.a2a.wire.rest import PLAIN_MEDIA_TYPE, OperationRoutes
@@ -125,7 +126,7 @@ def data_in(part: JsonObject) -> JsonObject:
     return {**read, "metadata": others} if others else read
 
 
-class V0_3(Dialect):
+class V0_3(ValueDialect):
     """A2A 0.3 over JSON-RPC."""
 
     version: ClassVar = "0.3"
@@ -195,17 +196,17 @@ class V0_3(Dialect):
         return read
 
     def result(self, operation: Unary[RequestT, AnswerT], answer: AnswerT) -> bytes:
-        return to_json(self._answered(operation, answer.to_object()))
+        return to_json(self.answer(operation, answer))
 
-    def _answered(self, operation: AnyOperation, answer: JsonObject) -> JsonValue:
+    def answer(self, operation: AnyOperation, answer: Model) -> JsonValue:
+        written = answer.to_object()
         if operation in PUSH:
-            return self.push_spelling.answer(operation, answer)
+            return self.push_spelling.answer(operation, written)
         if operation is operations.SEND_MESSAGE:
-            return self.event(answer, last=True)
-        return self.spelling.task(answer) if operation.answer is Task else answer
+            return self.event(written, last=True)
+        return self.spelling.task(written) if operation.answer is Task else written
 
     def event(self, event: JsonObject, *, last: bool) -> JsonObject:
-        """A StreamResponse or the answer to a message, in the form of this version."""
         return self.spelling.event(event, last=last)[1]
 
     def writer(self, operation: Streamed[RequestT, AnswerT]) -> EventEncoder:  # noqa: ARG002 - one for all

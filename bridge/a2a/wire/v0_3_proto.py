@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from pydantic.alias_generators import to_camel
 
 from bridge.a2a.model import operations
-from bridge.a2a.model.objects import HTTP_JSON, Role, TaskState
+from bridge.a2a.model.objects import GRPC, HTTP_JSON, Role, TaskState
 from bridge.a2a.model.operations import AnyOperation
 from bridge.a2a.wire.push_spelling import ProtoPushSpelling
 from bridge.a2a.wire.rest import OperationRoutes, route
@@ -156,9 +156,9 @@ def _renamed(value: JsonValue) -> JsonValue:
 
 
 class V0_3Proto(V0_3):
-    """A2A 0.3 over HTTP+JSON."""
+    """A2A 0.3 over HTTP+JSON, and over gRPC, where the same values are protocol buffers."""
 
-    bindings: ClassVar = (HTTP_JSON,)
+    bindings: ClassVar = (HTTP_JSON, GRPC)
     methods: ClassVar = {}
     routes: ClassVar = OperationRoutes(_ROUTES, _QUERY)
     spelling: ClassVar = _ProtoSpelling()

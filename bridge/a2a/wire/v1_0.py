@@ -16,7 +16,7 @@ from pydantic_core import to_json
 
 from bridge.a2a.model import operations
 from bridge.a2a.model.errors import A2AError, invalid_params, violations_from
-from bridge.a2a.model.objects import BINDINGS, AgentCard, StreamResponse
+from bridge.a2a.model.objects import BINDINGS, GRPC, AgentCard, Model, StreamResponse
 from bridge.a2a.model.operations import (
     OPERATIONS,
     AnswerT,
@@ -26,7 +26,7 @@ from bridge.a2a.model.operations import (
     Streamed,
     Unary,
 )
-from bridge.a2a.wire.dialect import Dialect, ErrorObject, EventDecoder, EventEncoder, refusal_from
+from bridge.a2a.wire.dialect import ErrorObject, EventDecoder, EventEncoder, ValueDialect, refusal_from
 from bridge.a2a.wire.reading import ExchangeReading
 from bridge.a2a.wire.rest import MEDIA_TYPE, PLAIN_MEDIA_TYPE, OperationRoutes, route
 from bridge.a2a.wire.tolerant import normalized_event, normalized_task, normalized_task_page
@@ -96,11 +96,11 @@ class _TolerantReader(EventDecoder):
         return self._reading.events(normalized_event(value))
 
 
-class V1_0(Dialect):
+class V1_0(ValueDialect):
     """A2A 1.0."""
 
     version: ClassVar = "1.0"
-    bindings: ClassVar[tuple[str, ...]] = BINDINGS
+    bindings: ClassVar[tuple[str, ...]] = (*BINDINGS, GRPC)
     methods: ClassVar = {operation.name: operation for operation in OPERATIONS}
     routes: ClassVar = OperationRoutes(_ROUTES, _QUERY)
     media_types: ClassVar = (MEDIA_TYPE, PLAIN_MEDIA_TYPE)
@@ -114,6 +114,12 @@ class V1_0(Dialect):
 
     def result(self, operation: Unary[RequestT, AnswerT], answer: AnswerT) -> bytes:  # noqa: ARG002
         return answer.to_json()
+
+    def answer(self, operation: AnyOperation, answer: Model) -> JsonValue:  # noqa: ARG002
+        return answer.to_object()
+
+    def event(self, event: JsonObject, *, last: bool) -> JsonObject:  # noqa: ARG002
+        return event
 
     def writer(self, operation: Streamed[RequestT, AnswerT]) -> EventEncoder:  # noqa: ARG002
         return _AsStoredWriter()

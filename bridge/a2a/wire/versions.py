@@ -18,11 +18,11 @@ from bridge.a2a.model.errors import (
     VERSION_NOT_SUPPORTED,
     A2AError,
 )
-from bridge.a2a.model.objects import HTTP_JSON, JSONRPC, AgentCard
+from bridge.a2a.model.objects import GRPC, HTTP_JSON, JSONRPC, AgentCard
 from bridge.a2a.model.operations import AnyOperation
 from bridge.a2a.wire import older_card
 from bridge.a2a.wire.choices import DialectChoice
-from bridge.a2a.wire.dialect import Dialect
+from bridge.a2a.wire.dialect import Dialect, ValueDialect
 from bridge.a2a.wire.hermes import Hermes, HermesCallingBack
 from bridge.a2a.wire.rest import OLDER_CARD_PATH
 from bridge.a2a.wire.v0_1 import V0_1
@@ -124,6 +124,21 @@ class Versions:
             f"This agent does not speak {reason}. Send {HEADER}: {self.current.version}; served: {served}",
             metadata={"requested": requested or _ASSUMED, "supported": served},
         )
+
+    def of_service(self, own: str, requested: str | None) -> ValueDialect:
+        """The dialect of a gRPC service of version `own`, whose client requests a version by metadata, if it names one.
+
+        Raises:
+            A2AError: VERSION_NOT_SUPPORTED, the client requests another version than that of the service.
+        """
+        dialect = self._spoken[own, GRPC]
+        if (requested or "").strip() and self.require(requested, GRPC) is not dialect:
+            words = f"The gRPC service that was called is of A2A {own}: send {HEADER}: {own}"
+            raise A2AError(
+                VERSION_NOT_SUPPORTED, words, metadata={"requested": str(requested), "supported": own}
+            )
+        assert isinstance(dialect, ValueDialect)
+        return dialect
 
     def called(self, version: str | None, method: str) -> tuple[Dialect, AnyOperation]:
         """The dialect and the operation of a JSON-RPC call.

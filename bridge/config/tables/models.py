@@ -202,6 +202,20 @@ class BridgeTable(Table):
         description="a separate address, `HOST:PORT`, that serves `/metrics` to Prometheus; everyone who reaches the "
         "address may read it",
     )
+    grpc: ListenAddress | None = Field(
+        default=None,
+        description="a separate address, `HOST:PORT`, at which agents are also served over gRPC; `tls` counts there, "
+        "too; needs `mcp-a2a[grpc]`",
+    )
+    grpc_public: ListenAddress | None = Field(
+        default=None,
+        description="the address of gRPC on cards, `HOST:PORT`, if clients reach it at another address than "
+        "the host of the card and the port of `grpc`",
+    )
+    grpc_reflection: bool = Field(
+        default=False,
+        description="lets gRPC clients read the descriptors of the services (server reflection)",
+    )
     log_calls: bool = Field(
         default=False,
         description="writes one line to the log for each call: who called what, how it ended, and how long it took; "
