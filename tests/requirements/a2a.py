@@ -63,8 +63,11 @@ _HEADINGS: Final = {
     "9.2": "92-service-parameter-transmission",
     "9.3": "93-base-request-structure",
     "9.5": "95-error-handling",
+    "10": "10-grpc-protocol-binding",
+    "10.1": "101-protocol-requirements",
     "10.2": "102-service-parameter-transmission",
     "10.6": "106-error-handling",
+    "10.7": "107-streaming",
     "11.1": "111-protocol-requirements",
     "11.2": "112-service-parameter-transmission",
     "11.3": "113-url-patterns-and-http-methods",
@@ -85,8 +88,7 @@ _EXTENDED: Final = (
     "The bridge never requests the extended card of an agent: it calls the skills on the public card"
 )
 _GRPC: Final = (
-    "gRPC comes later: the card declares no gRPC interface, and the bridge ignores the gRPC interfaces of "
-    "agents"
+    "The bridge serves gRPC and does not call agents over gRPC yet: it ignores the gRPC interfaces of agents"
 )
 _TLS: Final = (
     "The bridge serves HTTPS if its file names a certificate. Otherwise it serves plain HTTP, on loopback or"
@@ -358,8 +360,13 @@ A2A: Final = (
         "11.5",
         "Parameters of GET and DELETE stand in the path and the query, in camelCase, encoded",
     ),
-    _both("a2a-10.2-metadata", "10.2", "Service parameters of gRPC are its metadata", deferred=_GRPC),
-    _agent("a2a-10.6-errors", "10.6", "Errors of gRPC have an ErrorInfo", deferred=_GRPC),
+    _agent("a2a-10.1-grpc", "10.1", "gRPC has the services, messages and numbers of the official proto file"),
+    _agent("a2a-10.2-metadata", "10.2", "Service parameters of gRPC are its metadata"),
+    _agent(
+        "a2a-10.6-errors", "10.6", "Errors of gRPC have an ErrorInfo, and a BadRequest for invalid fields"
+    ),
+    _agent("a2a-10.7-streaming", "10.7", "Streams of gRPC are server streams, and end with the task"),
+    _client("a2a-10-called", "10", "The bridge calls agents over gRPC", deferred=_GRPC),
     # Security
     _both("a2a-7.1-tls", "7.1", "Production deployments use TLS", deferred=_TLS),
     _agent("a2a-7.4-authenticated", "7.4", "Every request is authenticated as the card declares"),

@@ -259,7 +259,7 @@ def _timestamp_from(stamp: Any, _: ProtobufDecodeLimits) -> JsonValue:
         return str(stamp.seconds)
     digits = f"{stamp.nanos:09d}"
     fraction = digits[:3] if digits.endswith("000000") else digits
-    return f"{second:%Y-%m-%dT%H:%M:%S}.{fraction}Z"
+    return f"{second.isoformat()[:19]}.{fraction}Z"
 
 
 def _struct_from(struct: Any, limits: ProtobufDecodeLimits) -> JsonValue:

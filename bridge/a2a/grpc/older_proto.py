@@ -42,7 +42,7 @@ def params_of(operation: AnyOperation, request: JsonObject) -> JsonObject:
     field, form = _NAMES.get(operation, ("", ""))
     if field not in request:
         return request
-    pattern = _FIELD.sub(r"(?P<\1>[^/]+)", re.escape(form))
+    pattern = _FIELD.sub(r"(?P<\1>.+)", re.escape(form))
     found = re.fullmatch(pattern, str(request[field]))
     if found is None:
         raise invalid_params(Violation(field, f"must be {form}"))

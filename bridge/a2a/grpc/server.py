@@ -3,8 +3,8 @@
 A request names its agent by its tenant, and the only agent also answers requests without a tenant. Each call is
 admitted as a request over HTTP is, with its metadata as headers. Its message is parsed only after the admission.
 
-An operation runs on a task of the server and not on that of its call: a client that goes away must not interrupt the
-operation half-way. The task of a message goes on, as over HTTP.
+An operation runs on a task of the server and not on that of its call: as over HTTP, a client that goes away must not
+interrupt it half-way. The task of a message goes on.
 
 Spec: A2A 1.0 section 10; grpc.io/docs/guides for deadlines, cancellation, keepalive and status codes.
 """
@@ -64,6 +64,7 @@ _PINGS_EACH_SECONDS: Final = 10
 """The shortest time between two pings of a client. After some that come sooner, its connection is closed."""
 _CALLS_EACH: Final = 100
 """The most calls at once on one connection: the number that HTTP/2 recommends as the least (RFC 9113 section 6.5.2)."""
+_GRPC_LOGGER: Final = "grpc._cython.cygrpc"
 _EARLY: Final = 0.1
 _EARLY_SECONDS: Final = (0.05, 1.0)
 """How much before a client's deadline a message is answered: a share of the time, within these bounds."""
@@ -131,6 +132,7 @@ class GrpcServer:
         Raises:
             UsageError: the port is taken, or a file of TLS cannot be used.
         """
+        logging.getLogger(_GRPC_LOGGER).addFilter(_is_no_lost_answer)
         self._settings = settings
         self._ending = anyio.Event()
         self._server = aio.server(
@@ -437,6 +439,11 @@ class _GrpcCall:
             seconds = self._calls.stall_seconds
             logger.warning("a client read nothing for %g s; its stream is closed", seconds)
             raise A2AError(UNAVAILABLE, f"The client read nothing for {seconds:g} s") from exc
+
+
+def _is_no_lost_answer(record: logging.LogRecord) -> bool:
+    """Leaves out the error that gRPC logs for each answer whose client is gone."""
+    return "raised in core by servicer method" not in str(record.msg)
 
 
 def _patience_of(seconds_left: float | None) -> float | None:
