@@ -1,4 +1,4 @@
-"""Converts plain JSON values to protocol buffers and back, by the tables of `schema.py`. Pure.
+"""Converts plain JSON values to protocol buffers and back, by the tables of `protobuf_schema.py`. Pure.
 
 The values are those that dialects read and write, in the JSON form of protocol buffers. The message classes live in a
 descriptor pool of their own: a2a-sdk registers messages of the same names in the default pool of a process.
@@ -27,10 +27,18 @@ from google.protobuf.message_factory import GetMessageClass
 from pydantic import JsonValue
 from pydantic.alias_generators import to_camel
 
-from bridge.a2a.grpc.schema import HEALTH, SERVICE_NAME, SERVICES, STATUS, TENANTS, MessageTable, Service
 from bridge.a2a.model.errors import INVALID_REQUEST, PARSE_ERROR, TOO_LARGE, A2AError
 from bridge.a2a.model.operations import Streamed
 from bridge.a2a.wire.jsontext import DEFAULT_MAX_DEPTH
+from bridge.a2a.wire.protobuf_schema import (
+    HEALTH,
+    SERVICE_NAME,
+    SERVICES,
+    STATUS,
+    TENANTS,
+    MessageTable,
+    Service,
+)
 from bridge.text.jsonvalues import DEFAULT_MAX_VALUES, JsonObject
 
 _FIELD: Final = re.compile(

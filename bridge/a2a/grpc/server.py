@@ -29,7 +29,6 @@ from starlette.datastructures import Headers
 from bridge.a2a.grpc.certificates import server_credentials
 from bridge.a2a.grpc.messages import ProtobufDecodeLimits, ProtobufMessage, ProtobufMessages
 from bridge.a2a.grpc.older_proto import params_of, with_proto_security
-from bridge.a2a.grpc.schema import HEALTH, SERVICES, TENANTS, Method, Service
 from bridge.a2a.grpc.status import StatusWriter
 from bridge.a2a.model.errors import METHOD_NOT_FOUND, UNAVAILABLE, A2AError
 from bridge.a2a.model.operations import GET_EXTENDED_AGENT_CARD, Streamed
@@ -38,6 +37,7 @@ from bridge.a2a.server.app import AgentServer, Answered, OperationRequest, activ
 from bridge.a2a.server.service import Stream
 from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.wire.dialect import ValueDialect
+from bridge.a2a.wire.protobuf_schema import HEALTH, SERVICES, TENANTS, Method, Service
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.a2a.wire.versions import VERSIONS
 from bridge.errors import UsageError, echoed

@@ -13,9 +13,9 @@ import grpc
 from pydantic import JsonValue
 
 from bridge.a2a.grpc.messages import ProtobufMessages
-from bridge.a2a.grpc.schema import STATUS
 from bridge.a2a.model.errors import A2AError
 from bridge.a2a.wire.dialect import Dialect
+from bridge.a2a.wire.protobuf_schema import STATUS
 from bridge.text.jsonvalues import JsonObject
 
 _DETAILS_KEY: Final = "grpc-status-details-bin"

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.a2a.grpc.messages import ProtobufDecodeLimits, ProtobufMessage, ProtobufMessages
-from bridge.a2a.grpc.schema import SERVICE_1_0
 from bridge.a2a.model.errors import INVALID_REQUEST, PARSE_ERROR, TOO_LARGE, A2AError
 from bridge.a2a.model.objects import Role, StreamResponse, TaskState
+from bridge.a2a.wire.protobuf_schema import SERVICE_1_0
 from tests.support.grpc_driver import json_of
 
 MODULES = {"lf.a2a.v1": a2a_pb2, "a2a.v1": a2a_v0_3_pb2}

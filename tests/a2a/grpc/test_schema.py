@@ -11,7 +11,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from bridge.a2a.grpc.messages import ProtobufMessages
-from bridge.a2a.grpc.schema import SERVICE_0_3, SERVICE_1_0, Service
+from bridge.a2a.wire.protobuf_schema import SERVICE_0_3, SERVICE_1_0, Service
 
 OFFICIAL = ((SERVICE_1_0, a2a_pb2), (SERVICE_0_3, a2a_v0_3_pb2))
 

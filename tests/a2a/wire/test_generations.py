@@ -396,7 +396,7 @@ _EMPTY_SIBLINGS: Final[list[tuple[dict[str, Any], dict[str, Any]]]] = [
 def test_empty_fields_beside_the_one_of_a_clients_part_are_none(
     dialect: Dialect, written: dict[str, Any], read: dict[str, Any]
 ) -> None:
-    proto = dialect.version == "0.3" and dialect.bindings == (HTTP_JSON,)
+    proto = dialect.version == "0.3" and dialect.bindings[0] == HTTP_JSON
     part = {**written, "data": {"data": written["data"]}} if proto and written.get("data") else written
     name = "content" if proto else "parts"
     message = {"messageId": "m", "role": "ROLE_USER" if proto else "user", name: [part]}

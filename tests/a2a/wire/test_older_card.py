@@ -213,7 +213,7 @@ def test_an_agent_whose_card_says_another_version_is_spoken_to_as_told() -> None
     spoken = interfaces_of(card, VERSIONS.chosen("0.3"))
     assert [(one.protocol_version, dialect.version, dialect.bindings) for one, dialect in spoken] == [
         ("1.0", "0.3", ("JSONRPC",)),
-        ("1.0", "0.3", ("HTTP+JSON",)),
+        ("1.0", "0.3", ("HTTP+JSON", "GRPC")),
     ]
 
 
