@@ -199,12 +199,14 @@ class V0_3(ValueDialect):
         return to_json(self.answer(operation, answer))
 
     def answer(self, operation: AnyOperation, answer: Model) -> JsonValue:
-        written = answer.to_object()
+        return self._answered(operation, answer.to_object())
+
+    def _answered(self, operation: AnyOperation, answer: JsonObject) -> JsonValue:
         if operation in PUSH:
-            return self.push_spelling.answer(operation, written)
+            return self.push_spelling.answer(operation, answer)
         if operation is operations.SEND_MESSAGE:
-            return self.event(written, last=True)
-        return self.spelling.task(written) if operation.answer is Task else written
+            return self.event(answer, last=True)
+        return self.spelling.task(answer) if operation.answer is Task else answer
 
     def event(self, event: JsonObject, *, last: bool) -> JsonObject:
         return self.spelling.event(event, last=last)[1]
