@@ -128,8 +128,6 @@ class Hop:
     """The tool server or the agent, by its key in the configuration; empty if none is chosen yet."""
     skill: str = ""
     """The skill or tool, as listed, or the method of a request of MCP over A2A; empty if the request concerns none."""
-    subject: str = ""
-    """The URI or the name that a request of MCP over A2A is about; else empty."""
     principal: str = ""
     is_authenticated: bool = False
     """Whether the principal has shown a credential, or owns this machine."""
@@ -149,6 +147,8 @@ class Hop:
     """The owner of the task, if an operator acts for somebody else; else empty."""
     target: str = ""
     """`host:port` of the receiver of push notifications that the request asks for."""
+    subject: str = ""
+    """The URI or the name that a request of MCP over A2A is about; else empty."""
     is_answer: bool = False
     """Whether the request answers the question of an earlier request."""
     gate: IntentWriter | None = None
