@@ -296,7 +296,8 @@ def test_a_principal_of_an_issuer_has_the_rights_of_its_token_as_long_as_the_rul
 def test_a_principal_of_the_file_has_the_rights_that_the_file_gives_it_now() -> None:
     asked = Principal("alice", skills=("look",))
     plan = Plan(PROFILE, ProcessPlan(), with_skills("desk/put", "other/look"))
-    assert Admission(plan).present(asked, "desk") == Principal("alice", skills=("put",))
+    present = Principal("alice", skills=("put",), resources=(), prompts=())
+    assert Admission(plan).present(asked, "desk") == present
     assert Admission(plan).present(Principal("carol"), "desk") is None
 
 
