@@ -20,6 +20,7 @@ from bridge.identity.callers.principals import Principal
 from bridge.identity.callers.verifiers import Credential
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import HttpTarget
+from bridge.process.preview import findings_of
 from tests.assembly.test_bridge import PROFILE, Live, agent, live
 from tests.support.command import ROOT
 from tests.support.mcp_wire import LEGACY, MODERN
@@ -279,6 +280,27 @@ async def _extended(there: Live, name: str) -> Json:
 def _declared(card: Json) -> Json | None:
     extensions = card["capabilities"]["extensions"]
     return next((one["params"]["servers"] for one in extensions if one["uri"] == URI), None)
+
+
+# What `check` says
+
+
+async def test_check_says_what_is_shared_and_who_may_use_it(tmp_path: Path) -> None:
+    people = [person("ann"), person("bob", skills=("count",), resources=("note:///public/*",))]
+    async with notes(tmp_path, credentials=people) as (_, there):
+        (face,) = (await findings_of(there.plan, there.bridge)).faces
+        assert face.shared == (
+            "shares resources, prompts, completions of notes",
+            "ann may use resources *; prompts *",
+            "bob may use resources note:///public/*; prompts (none)",
+        )
+        await there.apply(published={"desk": agent("notes", share=("prompts",))})
+        found = await findings_of(there.plan, there.bridge)
+        assert [fault.words for fault in found.useless] == [
+            "principals.bob: resources: no agent shares resources"
+        ]
+        await there.apply(published={"desk": agent("notes")})
+        assert (await findings_of(there.plan, there.bridge)).faces[0].shared == ()
 
 
 # Refusals
