@@ -108,7 +108,11 @@ def play(way: str, commands: Sequence[Sequence[str]], variables: Mapping[str, st
             _run([word.format(folder) for word in command], {**os.environ, **env}, _INSTALL_SECONDS)
         installed = time.monotonic()
         there = programs.format(folder)
-        own = {**os.environ, "PATH": there + os.pathsep + os.environ["PATH"], "XDG_STATE_HOME": folder}
+        own = {
+            **os.environ,
+            "PATH": there + os.pathsep + os.environ["PATH"],
+            "XDG_STATE_HOME": os.path.join(folder, "state"),
+        }
         program = os.path.join(there, "mcp-a2a")
         with _serving(program, own) as url:
             _wait_until_ready(url)
