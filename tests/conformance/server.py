@@ -22,6 +22,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Too
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp
 
+from tests.conformance import shared
 from tests.conformance.wanted_tools import (
     ASKING,
     EMBEDDED_URI,
@@ -78,6 +79,14 @@ class FixtureServer:
             instructions="The tools that the conformance suites call.",
             on_list_tools=self._list,
             on_call_tool=self._call,
+            on_list_resources=shared.list_resources,
+            on_list_resource_templates=shared.list_templates,
+            on_read_resource=shared.read,
+            on_subscribe_resource=shared.subscribe,
+            on_unsubscribe_resource=shared.unsubscribe,
+            on_list_prompts=shared.list_prompts,
+            on_get_prompt=shared.get_prompt,
+            on_completion=shared.complete,
             on_subscriptions_listen=listen,
         )
         manager = StreamableHTTPSessionManager(server)
