@@ -52,6 +52,14 @@ _EVENTS: Final[Mapping[str, str]] = {
 }
 """The methods that get a line, and the event of each."""
 
+_REQUESTS: Final = frozenset(
+    {
+        *("resources/list", "resources/templates/list", "resources/read", "resources/subscribe"),
+        *("prompts/list", "prompts/get", "completion/complete"),
+    }
+)
+"""The requests of MCP that get a line if an agent answers them."""
+
 _OWN_TOOLS: Final[Mapping[str, str]] = {"task_reply": _ANSWER, "task_cancel": _CANCEL}
 """The bridge's own MCP tools whose calls are another event than `call`."""
 
@@ -310,6 +318,8 @@ class _MinuteBound:
 def _event_of(hop: Hop) -> str | None:
     """The event of a hop; None if it gets no line."""
     event = _EVENTS.get(hop.method)
+    if hop.side == "server" and hop.peer and hop.method in _REQUESTS:
+        return _CALL
     if hop.side == "client":
         return None if event is None else "sent"
     if hop.error in _NOT_ADMITTED:

@@ -18,6 +18,7 @@ from bridge.agents_as_tools.mcp_requests import subscriptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.identity.callers.principals import Principal
 from bridge.identity.tokens.caller_token import Caller
+from bridge.mcp.server.face import McpRefusal
 from tests.agents_as_tools.test_mcp_requests import exposing_all, plainly, raw
 from tests.support.agent_faces import Served
 from tests.support.sharing_agent import ALL, Json, SharingAgent
@@ -270,3 +271,45 @@ async def test_a_principal_with_limited_skills_gets_nothing_of_agents(tmp_path: 
         assert await requests.answer("prompts/list", {}, limited) == {"prompts": []}
         assert not requests.takes("resources/read", {"uri": "n:1"}, limited)
         assert not requests.takes("prompts/get", {"name": "greet"}, limited)
+
+
+async def test_a_principal_gets_only_what_its_rules_allow(tmp_path: Path) -> None:
+    def answer(_: str, method: str, __: Json) -> Json:
+        listed = [{"uri": uri, "name": "n"} for uri in ("n:1", "n:12", "n:2")]
+        templates = [{"uriTemplate": one, "name": "n"} for one in ("n:1{x}", "m:{x}")]
+        prompts = [{"name": name} for name in ("greet", "other")]
+        results = {
+            "resources/list": {"resources": listed},
+            "resources/templates/list": {"resourceTemplates": templates},
+            "prompts/list": {"prompts": prompts},
+        }
+        return {"result": results.get(method, {"completion": {"values": []}})}
+
+    rules = Principal("ann", skills=("x",), resources=("n:1*",), prompts=("greet",))
+    agent = SharingAgent(answer=answer)
+    async with exposing_all(tmp_path, agent) as there:
+        requests = there.face.requests
+
+        async def names(method: str, key: str, name: str) -> list[Any]:
+            result = await requests.answer(method, {}, rules)
+            listed: Any = result[key]
+            return [one[name] for one in listed]
+
+        assert await names("resources/list", "resources", "uri") == ["n:1", "n:12"]
+        assert await names("resources/templates/list", "resourceTemplates", "uriTemplate") == ["n:1{x}"]
+        assert await names("prompts/list", "prompts", "name") == ["greet"]
+        assert requests.takes("resources/read", {"uri": "n:12"}, rules)
+        for uri in ("n:2", "n:1/../2", "n:1%2e%2e/2"):
+            assert not requests.takes("resources/read", {"uri": uri}, rules)
+        assert not requests.takes("prompts/get", {"name": "other"}, rules)
+        argument = {"name": "x", "value": ""}
+        for ref in ({"type": "ref/prompt", "name": "other"}, {"type": "ref/resource", "uri": "m:{x}"}):
+            with pytest.raises(McpRefusal):
+                await requests.answer("completion/complete", {"ref": ref, "argument": argument}, rules)
+        allowed = {"ref": {"type": "ref/resource", "uri": "n:1{x}"}, "argument": argument}
+        await requests.answer("completion/complete", allowed, rules)
+        listener = requests.listener(rules, lambda _: None)
+        listener.want({"resourceSubscriptions": ["n:1", "n:2"]})
+        assert await listener.settled() == {"resourceSubscriptions": ["n:1"]}
+        assert agent.open[0].wanted == {"resourceSubscriptions": ["n:1"]}
+        listener.close()

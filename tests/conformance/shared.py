@@ -98,6 +98,7 @@ async def list_prompts(_: Context, __: types.PaginatedRequestParams | None) -> t
         prompts=[
             types.Prompt(
                 name=name,
+                description=f"The prompt {name} of the suites",
                 arguments=[types.PromptArgument(name=argument, required=True) for argument in arguments],
             )
             for name, arguments in _PROMPTS.items()

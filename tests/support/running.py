@@ -31,6 +31,7 @@ from bridge.mcp.client.upstream import Upstream
 from bridge.process.listening import listening as bound
 from bridge.text.short_names import slug
 from bridge.tools_as_agent.agent import ToolsAgent
+from bridge.translate.mcp_requests import Shared
 from bridge.translate.overrides import SkillOverride
 from tests.support.limits import command_of
 from tests.support.ports import free_port
@@ -79,6 +80,7 @@ class WrapConfig:
     era: Era = Era.AUTO
     overrides: Mapping[str, SkillOverride] = field(default_factory=dict)
     operators_see_contents: bool = False
+    share: tuple[Shared, ...] = ()
 
     def plan(self) -> Plan:
         """The same as a plan."""
@@ -86,7 +88,13 @@ class WrapConfig:
         server = ServerPlan.as_profile_says(self.target, self.era, self.profile.server, self.profile.run)
         store = self.store.removeprefix("sqlite:///") if isinstance(self.store, str) else self.store
         agent = PublishedPlan(
-            (name,), self.profile, store, self.name, self.description, overrides=self.overrides
+            (name,),
+            self.profile,
+            store,
+            self.name,
+            self.description,
+            share=self.share,
+            overrides=self.overrides,
         )
         return Plan(
             self.profile,

@@ -18,12 +18,12 @@ from bridge import trace
 from bridge.a2a.client.agent_client import AgentClient
 from bridge.a2a.client.follow import FollowPace, wait_until_settled
 from bridge.a2a.model.life import SETTLED
-from bridge.a2a.model.objects import Message, Part, SendMessageRequest, Task
-from bridge.agents_as_tools.mcp_requests.rights import may_expand, may_get, may_read
+from bridge.a2a.model.objects import Message, Part, SendMessageRequest, Task, TaskState, text_of_parts
 from bridge.agents_as_tools.mcp_requests.shared_servers import LISTS, SharedServer
 from bridge.agents_as_tools.mcp_requests.subscriptions import Listener, Sharing, Subscriptions
 from bridge.errors import BridgeError, PeerError, echoed
 from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.resource_rights import may_lead_there, may_use
 from bridge.identity.tokens.caller_token import Caller
 from bridge.mcp.server.face import INVALID_PARAMS, McpRefusal, refusal_of
 from bridge.text.jsonvalues import JsonObject
@@ -45,6 +45,8 @@ _CAPABILITIES: Final[Mapping[str, str]] = {
     "prompts/get": "prompts",
     COMPLETE: "completions",
 }
+_SUBJECT_CHARACTERS: Final = 2000
+"""How much of a URI or a name is told to the audit."""
 _PROTOCOL_META: Final = "io.modelcontextprotocol/"
 _HOP_META: Final = frozenset({"progressToken", *trace.NAMES})
 """Fields of `_meta` that belong to one connection. The bridge has its own at the next one."""
@@ -105,12 +107,12 @@ class AgentRequests:
             return None
         shared, uri, name = self._sharing.servers(), about.get("uri"), about.get("name")
         if isinstance(uri, str) and method != "prompts/get":
-            may_use = may_expand if method == COMPLETE else may_read
-            if not may_use(principal, uri) or self._is_own(uri, principal.name):
+            is_allowed = may_lead_there if method == COMPLETE else may_use
+            if not is_allowed(principal.resource_globs, uri) or self._is_own(uri, principal.name):
                 return None
             server = shared.of_uri(uri)
         elif isinstance(name, str) and method != "resources/read":
-            is_open = may_get(principal, name) and not self._is_example(name)
+            is_open = principal.may_use_prompt(name) and not self._is_example(name)
             server = shared.of_prompt(name) if is_open else None
         else:
             return None
@@ -142,7 +144,7 @@ class AgentRequests:
         self, server: SharedServer, method: str, params: JsonObject, principal: Principal
     ) -> JsonObject:
         if (hop := trace.hop.get()) is not None:
-            hop.peer = server.agent_key
+            hop.peer, hop.subject = server.agent_key, _subject_of(method, params)
         try:
             answer = await self._asked(server, method, params, principal)
             if isinstance(answer, McpError):
@@ -179,23 +181,30 @@ class AgentRequests:
             assert isinstance(entry, dict)
             shown = entry[name]
             if name == "name":
-                is_open = may_get(principal, shown) and not self._is_example(shown)
+                is_open = principal.may_use_prompt(shown) and not self._is_example(shown)
                 return is_open and shared.of_prompt(shown) == server
-            may_use = may_read if name == "uri" else may_expand
-            return may_use(principal, shown) and shared.of_uri(shown) == server
+            is_allowed = may_use if name == "uri" else may_lead_there
+            return is_allowed(principal.resource_globs, shown) and shared.of_uri(shown) == server
 
         return {**result, field_name: [entry for entry in entries if is_shown(entry)]}
 
 
 async def _reply(client: AgentClient, request: McpRequest, pace: FollowPace) -> tuple[Part, ...]:
-    """The parts of the agent's answer. Some versions of A2A, and some gateways, make a task of each message."""
+    """The parts of the agent's answer. Some versions of A2A, and some gateways, make a task of each message.
+
+    Raises:
+        PeerError: the agent cannot be asked, or its task has failed.
+    """
     answer = await client.send(SendMessageRequest(message=message_of_request(request, str(uuid4()))))
     if isinstance(answer, Task) and answer.status.state not in SETTLED:
         answer = await wait_until_settled(client, answer.id, pace=pace)
     if isinstance(answer, Message):
         return answer.parts
     last = answer.status.message or (answer.history[-1] if answer.history else None)
-    return () if last is None else last.parts
+    parts = () if last is None else last.parts
+    if answer.status.state is not TaskState.COMPLETED and not any(part.kind == "data" for part in parts):
+        raise PeerError(text_of_parts(parts) or f"the agent's task is {answer.status.state.word}")
+    return parts
 
 
 # Cursors
@@ -248,6 +257,13 @@ def _without_hop_fields(params: JsonObject) -> JsonObject:
     }
     without = {key: value for key, value in params.items() if key != "_meta"}
     return {**without, "_meta": rest} if rest else without
+
+
+def _subject_of(method: str, params: JsonObject) -> str:
+    """The URI or the name that a request is about; "" for a list."""
+    about = params.get("ref") if method == COMPLETE else params
+    names = about if isinstance(about, dict) else {}
+    return str(names.get("uri") or names.get("name") or "")[:_SUBJECT_CHARACTERS]
 
 
 def _unknown(method: str, params: JsonObject) -> McpRefusal:

@@ -192,7 +192,7 @@ def _servers_of(agent_key: str, card: AgentCard, *, is_only: bool) -> Iterator[S
             uri_prefix, name_prefix = f"{SCHEME}{agent_key}/{key}/r/", f"{agent_key}_{key}_"
         if is_only and len(declared) == 1:
             uri_prefix = name_prefix = ""
-        if not _KEY.fullmatch(key):
+        if len(declared) > 1 and not _KEY.fullmatch(key):
             logger.warning("%s: its server %s is left out: the key is no name", agent_key, echoed(key))
             continue
         can = capabilities if card.capabilities.streaming else _without_changes(capabilities)

@@ -35,13 +35,13 @@ from bridge.a2a.model.objects import (
     TaskStatusUpdateEvent,
     text_of_parts,
 )
-from bridge.agents_as_tools.mcp_requests.rights import may_read
 from bridge.agents_as_tools.mcp_requests.shared_servers import SharedServer, SharedServers
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.concurrency import Backoff, Signal, border
 from bridge.errors import BridgeError, PeerError
 from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.resource_rights import may_use
 from bridge.identity.tokens.caller_token import Caller
 from bridge.text.jsonvalues import JsonObject
 from bridge.translate.mcp_requests import (
@@ -60,7 +60,7 @@ from bridge.translate.mcp_requests import (
 
 logger = logging.getLogger(__name__)
 
-URIS_MOST: Final = 1000
+URIS_MOST: Final = 500
 """The most resources that one client may listen to. Further ones are left out."""
 
 _SETTLE_SECONDS: Final = 10.0
@@ -214,7 +214,7 @@ class Listener:
     def want(self, wanted: JsonObject) -> None:
         """See `ChangeListener`."""
         asked = subscription_from({"notifications": wanted})
-        uris = [uri for uri in asked.uris[:URIS_MOST] if may_read(self.principal, uri)]
+        uris = [uri for uri in asked.uris[:URIS_MOST] if may_use(self.principal.resource_globs, uri)]
         self.wanted = Subscription(asked.lists, tuple(uris))
         self.subscriptions.add(self)
 
@@ -231,9 +231,8 @@ class Listener:
         2025-11-25, ResourceUpdatedNotificationParams)."""
         if uri in self.wanted.uris:
             return True
-        return any(uri.startswith(f"{one.rstrip('/')}/") for one in self.wanted.uris) and may_read(
-            self.principal, uri
-        )
+        is_part = any(uri.startswith(f"{known.rstrip('/')}/") for known in self.wanted.uris)
+        return is_part and may_use(self.principal.resource_globs, uri)
 
 
 class FarSubscription:

@@ -50,7 +50,7 @@ _NOT_FOUND: Final = -32002
 """The code for a resource that does not exist, up to MCP 2025-11-25."""
 _CACHING: Final = frozenset({"ttlMs", "cacheScope"})
 _ALL_LISTS: Final[JsonObject] = {"resourcesListChanged": True, "promptsListChanged": True}
-_URIS_MOST: Final = 1000
+_URIS_MOST: Final = 500
 """The most resources that a legacy client may subscribe to."""
 _WAITING_MOST: Final = 2000
 """The most notifications that wait for a legacy client. Beyond this number, the oldest are dropped."""
