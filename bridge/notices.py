@@ -1,4 +1,5 @@
-"""Notices: reports besides hops, about token requests, logins, push notifications, and answers in open calls.
+"""Notices: reports besides hops, about token requests, logins, push notifications, answers in open calls, and questions
+to a model.
 
 The code that does such a thing then calls a function with a notice. The function never waits. Without a listener it is
 `ignore_notice`. No notice holds a token, an argument, or a message of a peer.
@@ -104,7 +105,42 @@ class AnswerTaken:
     """The number of its intent line in the audit; 0 if there is none."""
 
 
-Notice = TokenNotice | LoginNotice | LoginTaken | PushAttempt | WebhookAsked | PushReceived | AnswerTaken
+ModelOutcome = Literal[
+    "chosen", "no_choice", "unfit", "timed_out", "failed", "broken", "no_tokens", "canceled"
+]
+"""`no_choice`: the model chose no tool, or several. `unfit`: its call does not fit the tool. `broken`: its answer
+cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAsked:
+    """A model was asked what a text means."""
+
+    face: str
+    principal: str
+    task: str
+    model: str
+    host: str
+    skill: str
+    """The skill that the model chose; empty if it chose none."""
+    outcome: ModelOutcome
+    tokens: int
+    seconds: float
+    began_ns: int
+    """In nanoseconds since the epoch."""
+    traceparent: str
+
+
+Notice = (
+    TokenNotice
+    | LoginNotice
+    | LoginTaken
+    | PushAttempt
+    | WebhookAsked
+    | PushReceived
+    | AnswerTaken
+    | ModelAsked
+)
 
 Notify = Callable[[Notice], None]
 """Takes a notice."""

@@ -112,6 +112,12 @@ enabled = true
 allow = ["receiver.internal:8443"]
 secrets."receiver.internal:8443" = { env = "RECEIVER_SECRET" }
 """,
+    "model": """\
+[model]
+url = "https://api.openai.com/v1"
+model = "gpt-5-mini"
+key = { env = "OPENAI_API_KEY" }
+""",
     "audit": """\
 [audit]
 file = "audit.jsonl"
@@ -240,7 +246,7 @@ def configuration() -> str:
     schema = config_schema()
     parts = [HEAD]
     for section, example in SECTIONS.items():
-        path = (section, *([] if section in ("bridge", "import", "push", "audit") else ["*"]))
+        path = (section, *([] if section in ("bridge", "import", "push", "model", "audit") else ["*"]))
         parts.append(f"## {title(path)}\n\n{meaning_of(section)}\n\n```toml\n{example}```\n\n")
         parts.append("".join(table(schema, path)))
         for below in BELOW.get(section, ()):

@@ -92,6 +92,47 @@ then: the skill runs
 argument which the tool lacks, or that name no argument although the tool needs one. It lists the tools of which nothing
 says whether they only read.
 
+## A model for what is left
+
+Without a model, the agent asks what a text means that no rule understands. With `language = "model"`, a language
+model is asked first. It is off
+unless you write both tables:
+
+```toml
+[model]
+url = "http://127.0.0.1:11434/v1"
+model = "qwen3:8b"
+
+[tool_servers.demo]
+command = ["python", "examples/demo_server.py"]
+
+[tools_as_agent.demo]
+from = ["demo"]
+language = "model"
+```
+
+`url` is the base of an API like OpenAI's chat completions (OpenAI, Azure, vLLM, Ollama, llama.cpp, LiteLLM) or of
+Anthropic's Messages, with a `key` from the environment
+or a file. **The texts of callers and the descriptions of tools go to this host**; the card and `mcp-a2a check` say
+so. Calls that name their skill, and sentences of phrases, never go there.
+
+- The model gets the tools that the caller may use, never hidden ones, and chooses one. Its call is checked against
+  the schema, and may be corrected once.
+- **What is not read-only waits for a yes** to this one call. A tool that only reads runs at once, and the model may
+  have misunderstood: if a wrong
+  reading call is harmful, leave `language` at `phrases`.
+- If the model chooses nothing, several tools, or a call that does not fit, is late, fails, or has no tokens left,
+  the client is asked as without a model,
+  after the words of the model. A model never ends a task.
+- The result is the tool's own. Its metadata has the model, its tokens and the time, under
+  `urn:mcp-a2a:tool:v1/model`; so have metrics, spans and the audit.
+- Each principal has `hourly_tokens`; all callers without credentials share `hourly_tokens_shared`. Each process
+  counts for itself, and begins anew with a restart.
+- Descriptions of tools are fenced as data. A model may obey them all the same. Then, too, only tools of the list can
+  be chosen, and each call is checked.
+
+The bridge offers no sampling to tool servers: MCP has deprecated it (SEP-2577).
+
 ## What agents make of 200 sentences
 
 The sentences stand in `tests/language/sentences.toml`. The first hundred were written from the tool lists alone,

@@ -33,6 +33,7 @@ from bridge.assembly.admission import Admission
 from bridge.assembly.card_signing import card_signer_of
 from bridge.assembly.health.findings import Health
 from bridge.assembly.health.running import failures_of, health_of
+from bridge.assembly.model import model_of
 from bridge.assembly.offered_server import (
     OfferedServer,
     agents_in,
@@ -160,6 +161,7 @@ class Bridge:
             )
             self._shared = await stack.enter_async_context(resources)
             self.replicas = await stack.enter_async_context(replicas_of(self.plan, self._shared.seal))
+            self._model = await stack.enter_async_context(model_of(self._place.model, self.telemetry.notify))
             keeps = self._place.remembers_servers
             self._servers = ToolServers(
                 self._place.baggage_keys,
@@ -378,6 +380,7 @@ class Bridge:
                     None if self.replicas is None else self.replicas.find_unavailable,
                     self.telemetry.notify,
                     self._find_interfaces,
+                    self._model,
                     operators=plan.has_operators,
                 )
                 unit = PartTask(make)

@@ -20,8 +20,9 @@ from bridge.a2a.wire.choices import DialectChoice
 from bridge.assembly.own_callers import OwnCallers
 from bridge.config.import_file import LeftOut
 from bridge.config.ready_mappings import ReadyMapping
+from bridge.config.tables.models import ModelTable
 from bridge.config.tables.profile import Profile
-from bridge.config.tables.values import MEMORY_STORE
+from bridge.config.tables.values import MEMORY_STORE, FaceLanguage
 from bridge.config.text.wording import shown_url
 from bridge.errors import UsageError
 from bridge.http.request_checks import NO_PROXIES, FaceAddress, TrustedProxies, is_loopback
@@ -39,7 +40,6 @@ from bridge.replicas.replica_address import ReplicaAddress
 from bridge.settings import RunSettings, ServerSettings
 from bridge.telemetry.database_sight import DatabaseSight
 from bridge.translate.extension_metadata import DeclaredExtension
-from bridge.translate.language.plain_words import Language
 from bridge.translate.mcp_requests import Shared
 from bridge.translate.overrides import SkillOverride, ToolOverride
 
@@ -220,8 +220,8 @@ class PublishedPlan:
     share: tuple[Shared, ...] = ()
     """What it passes on of its tool servers besides tools."""
     fail: Fail | None = None
-    language: Language | None = None
-    """None takes the language of the profile."""
+    language: FaceLanguage | None = None
+    """None takes the language of the profile. With `model`, a model is asked what the language leaves open."""
     overrides: Mapping[str, SkillOverride] = field(default_factory=dict)
 
 
@@ -312,6 +312,8 @@ class ProcessPlan:
     """Who may say in a header who calls."""
     push: PushPlan | None = None
     """None sends no push notifications."""
+    model: ModelTable | None = None
+    """The model that agents may ask; None asks none."""
     audit: AuditPlan | None = None
     """None writes no audit."""
 
@@ -640,6 +642,8 @@ def _later(before: Plan, after: Plan, running: Plan) -> Iterator[str]:
             yield f"bridge.{key}"
     if after.place.push not in (before.place.push, running.place.push):
         yield "[push]"
+    if after.place.model not in (before.place.model, running.place.model):
+        yield "[model]"
     if after.place.audit not in (before.place.audit, running.place.audit):
         yield "[audit]"
     for table in _PROCESS_TABLES:

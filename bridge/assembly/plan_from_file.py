@@ -104,6 +104,7 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
         console=table.console,
         operators_see_contents=table.operators_see_contents,
         push=_push(config.push),
+        model=config.model,
         audit=_audit(config.audit),
     )
     return Plan(

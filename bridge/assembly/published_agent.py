@@ -34,6 +34,7 @@ from bridge.store.records import Quota
 from bridge.store.retention import Retention
 from bridge.tools_as_agent.agent import SkillSource, ToolsAgent
 from bridge.tools_as_agent.caller_login import Present
+from bridge.tools_as_agent.chooser import Chooser
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.trace import UNHEARD, Hops
 from bridge.translate.availability import FindUnavailable
@@ -58,6 +59,8 @@ class PublishedAgent:
     """Where the tasks are kept, in words for a person."""
     push: PushSender | None = None
     """Sends its push notifications; None if it sends none."""
+    model: Chooser | None = None
+    """The model that it may ask; None if the bridge has none."""
     _own_cards: dict[str, OwnCard] = field(default_factory=dict, init=False)
 
     @property
@@ -81,7 +84,9 @@ class PublishedAgent:
         with."""
         self.service.tasks = layers_around(self.tasks, self.engine, operators=operators)
         self.agent.update(
-            sources, agent_options_of(self.name, plan, push=self.push is not None), plan.overrides
+            sources,
+            agent_options_of(self.name, plan, self.model, push=self.push is not None),
+            plan.overrides,
         )
         self.engine.limits = replace(self.engine.limits, run=plan.profile.run)
         self._announce_card_change()
@@ -110,19 +115,21 @@ async def published(
     find_unavailable: FindUnavailable | None = None,
     notify: Notify = ignore_notice,
     find_interfaces: FindInterfaces = no_interfaces,
+    model: Chooser | None = None,
     *,
     operators: bool = False,
 ) -> AsyncIterator[PublishedAgent]:
     """Run an agent while the context is open, with its stored tasks recovered.
 
     `operators` says that some callers may be operators, `present` tells the rights of its callers, `find_unavailable`
-    what its replicas say of its servers, `notify` takes notices, and `find_interfaces` finds interfaces of its card.
+    what its replicas say of its servers, `notify` takes notices, `find_interfaces` finds interfaces of its card, and
+    `model` chooses skills for texts.
 
     Raises:
         UsageError: the store is in use, too new, or out of reach.
     """
     sends = place.push is not None
-    options = agent_options_of(name, plan, push=sends)
+    options = agent_options_of(name, plan, model, push=sends)
     agent = ToolsAgent(
         sources,
         options,
@@ -163,19 +170,22 @@ async def published(
         )
         sender = None if push is None else push.sender
         yield PublishedAgent(
-            name, agent, engine, tasks, service, server, server.at(path_of(name)), where, sender
+            name, agent, engine, tasks, service, server, server.at(path_of(name)), where, sender, model
         )
 
 
-def agent_options_of(face: str, plan: PublishedPlan, *, push: bool) -> AgentOptions:
-    """The options of an agent, from its profile. `push` says that it sends push notifications."""
+def agent_options_of(
+    face: str, plan: PublishedPlan, model: Chooser | None = None, *, push: bool
+) -> AgentOptions:
+    """The options of an agent, from its profile. `model` is the model of the bridge. `push` says that the agent sends
+    push notifications."""
     profile = plan.profile
     route = profile.route
     rules = RouteRules(
         tuple(route.metadata_keys),
         route.default_skill or None,
         route.text_into,
-        plan.language or route.language,
+        route.language if plan.language is None or plan.language == "model" else plan.language,
         _ready_phrases(route),
     )
     return AgentOptions(
@@ -185,6 +195,7 @@ def agent_options_of(face: str, plan: PublishedPlan, *, push: bool) -> AgentOpti
         arguments=profile.arguments,
         run=profile.run,
         content=profile.content,
+        chooser=model if plan.language == "model" else None,
         push=push,
         name=plan.card_name,
         description=plan.card_description,

@@ -102,7 +102,9 @@ class Telemetry:
         # Spans come first: they give a hop the trace that the others see.
         recorder = None if audit is None else audit.recorder
         heard: tuple[HopListener | None, ...] = (self._spans, self._metrics, self._log, recorder)
-        noticing = [listener.noticed for listener in (self._metrics, recorder) if listener is not None]
+        noticing = [
+            listener.noticed for listener in (self._spans, self._metrics, recorder) if listener is not None
+        ]
 
         def notify_all(notice: Notice) -> None:
             for noticed in noticing:

@@ -21,6 +21,7 @@ from bridge.notices import (
     AnswerTaken,
     LoginNotice,
     LoginTaken,
+    ModelAsked,
     Notice,
     PushAttempt,
     PushReceived,
@@ -170,6 +171,21 @@ class AuditRecorder:
                     decision="allowed",
                     outcome="done",
                     intent=notice.intent,
+                )
+            case ModelAsked():
+                self.note(
+                    "model",
+                    principal=self._principal(notice.principal),
+                    face=notice.face,
+                    protocol="a2a",
+                    task=notice.task,
+                    skill=notice.skill,
+                    model=notice.model,
+                    target=notice.host,
+                    tokens=notice.tokens,
+                    trace=notice.traceparent[3:35],
+                    outcome=notice.outcome,
+                    ms=round(notice.seconds * 1000, 1),
                 )
             case PushAttempt(outcome="given_up"):
                 self.note("webhook_given_up", face=notice.face, task=notice.task, target=notice.target)

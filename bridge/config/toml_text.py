@@ -80,6 +80,8 @@ def _under(key: str, value: Any) -> Any:
 
 def _of_file(loaded: LoadedConfig) -> Iterator[ShownValue]:
     for section, table in _keys(loaded.config):
+        if table is None:
+            continue
         named = (
             [((section,), table)]
             if isinstance(table, BaseModel)
@@ -172,7 +174,7 @@ def _key(name: str) -> str:
 
 _OF_A_PROFILE: Final = "mapping."
 _OF_HOSTS: Final = "import."
-_ONLY_ONE: Final = ("bridge", "import", "push", "audit")
+_ONLY_ONE: Final = ("bridge", "import", "push", "model", "audit")
 """Tables that exist only once, without a name."""
 _WIDEST: Final = 60
 """The last column of a value; longer lines do not move the remarks of their table."""

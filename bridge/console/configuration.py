@@ -94,5 +94,5 @@ def _row(value: ShownValue) -> JsonValue:
 def _parted(path: str) -> tuple[str, str]:
     """The table of a value, and its key in that table."""
     steps = _STEP.findall(path)
-    size = 1 if steps[0] in ("bridge", "import", "push", "audit") else 2
+    size = 1 if steps[0] in ("bridge", "import", "push", "model", "audit") else 2
     return ".".join(steps[:size]), ".".join(steps[size:])

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import anyio
 from pydantic import JsonValue
@@ -251,6 +252,7 @@ async def findings_of(plan: Plan, bridge: Bridge) -> Findings:
             *_unused(plan),
             *_on_claims(plan),
             *_on_cards(plan),
+            *_on_model(plan),
             *_without_token(faces, plan),
             *_on_unannotated(bridge.published),
         ),
@@ -261,6 +263,14 @@ async def findings_of(plan: Plan, bridge: Bridge) -> Findings:
         of_stores=tuple(FindingFault.at(path, words) for path, words in await store_faults(plan)),
         untrusted=tuple(_untrusted(plan)),
     )
+
+
+def _on_model(plan: Plan) -> Iterator[str]:
+    """Where texts of callers go."""
+    faces = [name for name, published in plan.published.items() if published.language == "model"]
+    if (model := plan.place.model) is not None and faces:
+        words = "texts that no rule understands, and descriptions of tools, are sent to the model"
+        yield f"tools_as_agent: of {', '.join(faces)}, {words} {model.model} at {urlsplit(model.url).netloc}"
 
 
 def offline_findings(plan: Plan) -> Findings:
@@ -290,7 +300,7 @@ def offline_findings(plan: Plan) -> Findings:
         *(("whether the store can be used",) if plan.published or plan.place.shared_store else ()),
         *(("which of them each principal may use",) if plan.credentials else ()),
     )
-    notes = (*_unused(plan), *_on_claims(plan), *_on_cards(plan))
+    notes = (*_unused(plan), *_on_claims(plan), *_on_cards(plan), *_on_model(plan))
     return Findings(
         peers,
         faces,

@@ -20,6 +20,7 @@ from bridge.notices import (
     AnswerTaken,
     LoginNotice,
     LoginTaken,
+    ModelAsked,
     Notice,
     PushAttempt,
     PushReceived,
@@ -44,11 +45,15 @@ _WORDS: Final[Mapping[str, str]] = {
     "mcp_client_queue_wait_seconds": "How long calls waited for their turn at a tool server",
     "a2a_client_queue_wait_seconds": "How long calls waited for their turn at an agent, of tools with a bound",
     "mcp_a2a_token_request_duration_seconds": "Requests for access tokens for a peer",
+    "mcp_a2a_model_request_duration_seconds": "Questions to a model about what a text means",
 }
+_MODEL: Final = "mcp_a2a_model_request_duration_seconds"
+_MODEL_TOKENS: Final = "mcp_a2a_model_tokens_total"
 _COUNTED: Final[Mapping[str, str]] = {
     "mcp_a2a_logins_total": "What happened to the logins of people at a peer",
     "a2a_push_attempts_total": "Push notifications that an agent has sent, by how it went",
     "a2a_push_received_total": "Push notifications that remote agents have sent to the bridge",
+    "mcp_a2a_model_tokens_total": "Tokens that a model has used",
 }
 _DURATIONS: Final = {
     (protocol, side): f"{protocol}_{side}_operation_duration_seconds"
@@ -129,11 +134,18 @@ class HopMetrics:
             case PushReceived():
                 peer = notice.peer or OTHER
                 self._count("a2a_push_received_total", (("peer", peer), ("outcome", notice.outcome)))
+            case ModelAsked():
+                face = ("face", notice.face)
+                of_outcome = self._series[_MODEL].setdefault(
+                    (face, ("outcome", notice.outcome)), _Durations()
+                )
+                of_outcome.add(notice.seconds)
+                self._count(_MODEL_TOKENS, (face,), notice.tokens)
             case WebhookAsked() | AnswerTaken() | LoginTaken():
                 pass
 
-    def _count(self, name: str, labels: SampleLabels) -> None:
-        self._counts[name][labels] = self._counts[name].get(labels, 0) + 1
+    def _count(self, name: str, labels: SampleLabels, number: int = 1) -> None:
+        self._counts[name][labels] = self._counts[name].get(labels, 0) + number
 
     def counters(self, foretold: Iterable[tuple[str, SampleLabels]] = ()) -> list[MetricFamily]:
         """The counters with names that are still known; the others are deleted.

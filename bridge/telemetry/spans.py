@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bridge.errors import UsageError
+from bridge.notices import ModelAsked, Notice
 from bridge.trace import Hop, TraceContext
 from bridge.version import __version__
 
@@ -128,6 +129,34 @@ class SpanExport:
                 span.set_attribute("error.type", hop.error or "tool_error")
                 span.set_status(Status(StatusCode.ERROR))
         span.end(hop.began_ns + round(hop.seconds * 1e9))
+
+    def noticed(self, notice: Notice) -> None:
+        """Make the span of a question to a model."""
+        if not isinstance(notice, ModelAsked):
+            return
+        parent = _span_context(TraceContext(notice.traceparent or None))
+        span = self._tracer.start_span(
+            f"chat {notice.model}",
+            contexts.Context() if parent is None else api.set_span_in_context(api.NonRecordingSpan(parent)),
+            SpanKind.CLIENT,
+            start_time=notice.began_ns,
+        )
+        tool = {"gen_ai.tool.name": notice.skill} if notice.skill else {}
+        span.set_attributes(
+            {
+                "gen_ai.operation.name": "chat",
+                "gen_ai.request.model": notice.model,
+                "server.address": notice.host,
+                "mcp_a2a.face": notice.face,
+                "mcp_a2a.outcome": notice.outcome,
+                "mcp_a2a.tokens": notice.tokens,
+                **tool,
+            }
+        )
+        if notice.outcome in ("failed", "broken", "timed_out"):
+            span.set_attribute("error.type", notice.outcome)
+            span.set_status(Status(StatusCode.ERROR))
+        span.end(notice.began_ns + round(notice.seconds * 1e9))
 
 
 class _CountingExporter(OTLPSpanExporter):

@@ -6,13 +6,13 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from bridge import trace
 from bridge.a2a.model.errors import A2AError, a2a_error_of
 from bridge.a2a.model.life import INTERRUPTED
-from bridge.a2a.model.objects import AgentCard, AgentSkill, TaskState
+from bridge.a2a.model.objects import AgentCard, AgentSkill, Part, TaskState
 from bridge.a2a.model.operators import is_for_its_owner
 from bridge.a2a.tasks.agent import PlannedWork, Turn, WorkName
 from bridge.a2a.tasks.draft import BriefWork
@@ -22,14 +22,17 @@ from bridge.mcp.client.upstream import OwnSession, QueueFullError, Upstream
 from bridge.source_state import SourceState
 from bridge.tools_as_agent.caller_login import AwaitedCall, CallerLoginCheck, Present
 from bridge.tools_as_agent.card import ToolServerSummary, make_card
+from bridge.tools_as_agent.chooser import ChoiceRules
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.resume_state import (
+    AskModel,
     Confirmation,
     Decision,
     End,
     Follow,
     FollowedTask,
     LoginWait,
+    ModelWait,
     OwnQuestion,
     RequireInput,
     ResumeMode,
@@ -39,6 +42,7 @@ from bridge.tools_as_agent.resume_state import (
 )
 from bridge.tools_as_agent.route import (
     ask_server_questions,
+    check_choice,
     decide,
     is_answer,
     no_longer_there,
@@ -50,9 +54,10 @@ from bridge.tools_as_agent.run_for_caller import RunForCaller, require_caller_to
 from bridge.tools_as_agent.shared_requests import SharedRequests
 from bridge.tools_as_agent.skills import Skill, Skills, skill_remarks, skills_of
 from bridge.translate.availability import FindUnavailable, UnavailablePeer, unavailability, unavailable_peers
-from bridge.translate.extension import URI
+from bridge.translate.extension import QUESTION, URI
 from bridge.translate.mcp_requests import URI as REQUESTS
 from bridge.translate.mcp_requests import Shared, is_request
+from bridge.translate.message_to_call import SkillCall
 from bridge.translate.overrides import Remark, SkillOverride
 from bridge.translate.skills import ToolKey
 
@@ -103,6 +108,10 @@ _CALL_GONE: Final = (
 _PROCESS_GONE: Final = (
     "The replica of the bridge that ran the tool server is gone, and the server's process with it. The call was not"
     " made again, since the server does not say that the tool can be repeated"
+)
+_MODEL_GONE: Final = (
+    "The bridge restarted while a model was asked what your message means, and no tool was run. Say again what you"
+    " want, or name the skill"
 )
 _SERVER_GONE: Final = "The tool server that works on this task no longer belongs to this agent"
 
@@ -262,11 +271,17 @@ class ToolsAgent:
             trace.go_on(resume_state.trace)
         if turn.principal.scopes:
             self._require_scope(turn)
-        decision = self._decided(turn)
-        self._require_token(turn.principal, decision)
+        return self._work_for(self._decided(turn), turn.principal)
+
+    def _work_for(
+        self, decision: Decision, principal: Principal, *, even_if_full: bool = False
+    ) -> PlannedWork:
+        self._require_token(principal, decision)
         match decision:
             case RunTool() | Follow():
-                return self._run(decision, turn.principal.name)
+                return self._run(decision, principal.name, even_if_full=even_if_full)
+            case AskModel():
+                return self._choosing(decision)
             case RequireInput():
                 question = resume_state_from(decision.kept) if trace.hop.get() is not None else None
                 _label_hop("" if question is None else question.skill_id, None)
@@ -274,6 +289,18 @@ class ToolsAgent:
             case End():
                 said = Conclusion(decision)
                 return BriefWork(said) if decision.is_brief else said
+
+    def _choosing(self, asked: AskModel) -> PlannedWork:
+        """The work that asks a model. The choice is checked with the skills and options of this moment."""
+        options = self.options
+        assert options.chooser is not None, "only with a model is it asked"
+
+        def check(call: SkillCall, turn: Turn) -> Decision:
+            return check_choice(call, turn, asked.skills, options)
+
+        return options.chooser.work(
+            asked, ChoiceRules(options.face, check, partial(self._work_for, even_if_full=True))
+        )
 
     def work_meant(self, turn: Turn) -> WorkName:
         """The skill and server that the work for a turn would use. A question of the bridge itself uses no server.
@@ -287,6 +314,8 @@ class ToolsAgent:
             case RunTool() | Follow() as decision:
                 source = self._source_of(decision)
                 return WorkName(decision.skill_id, "" if source is None else source.key)
+            case AskModel():
+                return WorkName()
             case RequireInput(kept=kept):
                 return WorkName(self.work_kept(kept).skill)
             case End():
@@ -316,6 +345,10 @@ class ToolsAgent:
         if (requests := self._requests_in(turn)) is not None:
             return requests.session_of(turn, context_id)
         decision = self._decided(turn)
+        if isinstance(decision, AskModel):
+            # Which server it will be is not known yet. Most agents have one with sessions of its callers.
+            own = next(one for one in self._sources.values() if one.upstream.has_own_sessions)
+            return own.upstream.own_session(own.key, turn.principal.name, context_id)
         if not isinstance(decision, RunTool) or (source := self._source_of(decision)) is None:
             return None
         if decision.answered is not None and decision.answered.is_of_process:
@@ -339,6 +372,8 @@ class ToolsAgent:
             next_asked = resume_state_from(decision.kept)
             if next_asked is None or skill is None or next_asked.skill_id != skill.id:
                 raise is_for_its_owner("Which skill runs")
+        if isinstance(decision, AskModel):
+            return decision.otherwise  # only the owner may have its texts sent to a model
         return decision
 
     def _require_scope(self, turn: Turn) -> None:
@@ -368,7 +403,7 @@ class ToolsAgent:
             A2AError: see `require_caller_token`.
         """
         decided = resume_state_from(decision.kept) if isinstance(decision, RequireInput) else decision
-        if decided is None or isinstance(decided, End):
+        if decided is None or isinstance(decided, End | AskModel):
             return
         skill = self.skill_set.by_id.get(decided.skill_id)
         source = self._sources.get(
@@ -416,6 +451,8 @@ class ToolsAgent:
                 return None
             case FollowedTask() as task:
                 return self._run(Follow(task), owner, even_if_full=True)
+            case ModelWait() as wait if state not in INTERRUPTED:
+                return InputRequest(_without_model(wait))
             case ServerQuestion(login=LoginWait()) as question if state is TaskState.AUTH_REQUIRED:
                 return self._awaited(question)
             case ServerQuestion(way=ResumeMode.OPEN, is_repeatable=False) if state in INTERRUPTED:
@@ -527,6 +564,12 @@ def _label_hop(skill_id: str, source: SkillSource | None) -> None:
     """Set the skill and peer of the request's trace hop, if the request is traced."""
     if (hop := trace.hop.get()) is not None:
         hop.skill, hop.peer = skill_id, "" if source is None else source.key
+
+
+def _without_model(wait: ModelWait) -> RequireInput:
+    """Ask the client, since the process that asked a model is gone. No tool has run."""
+    parts = (Part(text=_MODEL_GONE),)
+    return RequireInput(TaskState.INPUT_REQUIRED, parts, {QUESTION: wait.key}, wait.kept.encode())
 
 
 def _without_its_process(question: ServerQuestion) -> PlannedWork:

@@ -77,7 +77,12 @@ def make_card(
     name = options.name or ", ".join(server.name for server in servers) or "tools"
     return AgentCard(
         name=name,
-        description=options.description or _description(name, servers),
+        description="\n\n".join(
+            [
+                options.description or _description(name, servers),
+                *([options.chooser.notice] if options.chooser else []),
+            ]
+        ),
         supported_interfaces=tuple(
             AgentInterface(url=base_url, protocol_binding=binding, protocol_version=VERSIONS.current.version)
             for binding in BINDINGS

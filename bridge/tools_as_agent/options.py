@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bridge.settings import ArgumentSettings, CardSettings, ContentSettings, RunSettings
+from bridge.tools_as_agent.chooser import Chooser
 from bridge.translate.extension_metadata import DeclaredExtension
 from bridge.translate.mcp_requests import Shared
 from bridge.translate.message_to_call import RouteRules
@@ -23,6 +24,8 @@ class AgentOptions:
     """Extensions that the card declares besides the bridge's own. Their metadata is passed to the tools and back."""
     share: frozenset[Shared] = frozenset()
     """What it passes on of its servers besides tools."""
+    chooser: Chooser | None = None
+    """The model that is asked what a text means; None asks none."""
     push: bool = False
     """Whether push notifications are sent."""
     face: str = ""

@@ -13,7 +13,7 @@ from pydantic import Discriminator, JsonValue, TypeAdapter
 
 from bridge.a2a.model.objects import Part, TaskState
 from bridge.text.jsonvalues import JsonObject
-from bridge.tools_as_agent.skills import Skill
+from bridge.tools_as_agent.skills import Skill, Skills
 from bridge.trace import TraceContext, context
 from bridge.translate.language.plain_words import Said
 
@@ -150,7 +150,23 @@ class FollowedTask(_OfTrace):
         return _KEPT.dump_json(self)
 
 
-ResumeState = OwnQuestion | Confirmation | ServerQuestion | FollowedTask
+@dataclass(frozen=True, slots=True)
+class ModelWait(_OfTrace):
+    """A model was asked what a text means, and has not answered yet. Nothing has run."""
+
+    key: str
+    """The key of the question that is asked if the model does not answer."""
+    kept: str
+    """The state kept with this question."""
+    skill_id: str = ""
+    kind: Literal["model-wait"] = "model-wait"
+
+    def to_bytes(self) -> bytes:
+        """As it is kept."""
+        return _KEPT.dump_json(self)
+
+
+ResumeState = OwnQuestion | Confirmation | ServerQuestion | FollowedTask | ModelWait
 
 _KEPT: Final[TypeAdapter[ResumeState]] = TypeAdapter(Annotated[ResumeState, Discriminator("kind")])
 
@@ -225,4 +241,17 @@ class End:
     """Whether a Message says it, without a task."""
 
 
-Decision = RunTool | Follow | RequireInput | End
+@dataclass(frozen=True, slots=True)
+class AskModel:
+    """Ask a model what a text means."""
+
+    text: str
+    question: str
+    """The bridge's question that the text answers; empty if there is none."""
+    otherwise: RequireInput
+    """What the client is asked if the model makes no choice."""
+    skills: Skills
+    """The skills that the caller may use."""
+
+
+Decision = RunTool | Follow | RequireInput | End | AskModel

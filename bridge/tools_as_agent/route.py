@@ -12,17 +12,19 @@ from dataclasses import replace
 from typing import Final
 
 from bridge.a2a.model.errors import CONTENT_TYPE_NOT_SUPPORTED, A2AError, Violation, invalid_params
-from bridge.a2a.model.objects import Part, TaskState
+from bridge.a2a.model.objects import Part, TaskState, text_of_parts
 from bridge.a2a.tasks.agent import Turn
 from bridge.errors import echoed
 from bridge.mcp.tools import Tool
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.resume_state import (
+    AskModel,
     Confirmation,
     Decision,
     End,
     Follow,
     FollowedTask,
+    ModelWait,
     OwnQuestion,
     RequireInput,
     ResumeMode,
@@ -115,9 +117,53 @@ def decide(turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
             return Follow(question)
         case Confirmation():
             return _confirmed(question, turn, skills, options)
+        case ModelWait():  # its process is gone, and the client was asked in its place
+            return decide(replace(turn, kept=question.kept.encode()), skills, options)
         case _:
             decision = _understood(question, whole, skills, options)
-            return decision if question is None else _with_limited_tries(question, decision, options)
+            if question is not None:
+                decision = _with_limited_tries(question, decision, options)
+            return _or_model(question, decision, whole, skills, options)
+
+
+def check_choice(call: SkillCall, turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
+    """Decide on a call that a model chose. The bridge checks the arguments even if the client leaves that to the
+    server.
+
+    Raises:
+        A2AError: see `decide`.
+    """
+    skill = skills.by_id[call.skill_id]
+    files = [part for part in turn.message.parts if part.kind in ("raw", "url")]
+    arguments, unplaced = place_files(skill.tool, call.arguments, files)
+    call = replace(call, arguments=arguments, unplaced=unplaced)
+    return _checked(call, skill, replace(turn, extensions=turn.extensions - {URI}), options)
+
+
+def _or_model(
+    question: OwnQuestion | None, decision: Decision, turn: Turn, skills: Skills, options: AgentOptions
+) -> Decision:
+    """The decision, or to ask a model: if no rule understands a text, and the message names no skill."""
+    if options.chooser is None or not isinstance(decision, RequireInput) or not skills.skills:
+        return decision
+    again = resume_state_from(decision.kept)
+    if not isinstance(again, OwnQuestion) or _is_understood(question, again):
+        return decision
+    text = text_of_parts(turn.message.parts).strip()
+    if not text or any(part.kind == "data" for part in turn.message.parts):
+        return decision
+    if skill_asked_for_in(turn.message, skills.tools, options.route) is not None:
+        return decision
+    asked = turn.task.status.message if question is not None and turn.task else None
+    return AskModel(text, text_of_parts(asked.parts) if asked else "", decision, skills)
+
+
+def _is_understood(question: OwnQuestion | None, again: OwnQuestion) -> bool:
+    """Whether the rules understood a text, and only lack values, for which the client is asked. `question` is what the
+    text answers, and `again` is what is asked next."""
+    if question is None or not question.skill_id:
+        return again.said is not None
+    return again.skill_id != question.skill_id or not set(question.fields) <= set(again.fields)
 
 
 def skill_named_by(turn: Turn, skills: Skills, options: AgentOptions) -> str | None:
@@ -469,7 +515,7 @@ def _explained(turn: Turn, skills: Skills, options: AgentOptions) -> End:
     metadata = {key: value for key, value in (turn.message.metadata or {}).items() if key != SKILL}
     turn = replace(turn, message=turn.message.changed(metadata=metadata or None), metadata={})
     call = call_from_message(turn.message, {}, skills.tools, options.route, skills.book)
-    decision = _understood(None, turn, skills, options)
+    decision = _or_model(None, _understood(None, turn, skills, options), turn, skills, options)
     lines = [*_rule_in_words(call, turn, skills, options), *_next_in_words(decision)]
     return End(TaskState.COMPLETED, "\n".join(lines), is_brief=True)
 
@@ -508,6 +554,8 @@ def _next_in_words(decision: Decision) -> Iterator[str]:
             yield f"then: the agent asks: {words}"
         case End():
             yield f"then: the agent answers: {decision.words}"
+        case AskModel():
+            yield "then: the agent asks a model"
         case Follow():
             return
 

@@ -44,6 +44,9 @@ BESIDE: Final = f"{URI}/beside"
 """A note in a task's message: other tasks of its context wait for an answer."""
 LOST_SESSION: Final = f"{URI}/lost-session"
 """A note in a task's message: the server session of the task's context or principal was lost."""
+MODEL: Final = f"{URI}/model"
+"""The model that was asked what a text means: {"model", "outcome", "tokens", "seconds"}. On a part: its text is the
+words of a model."""
 REMARKS: Final = (UNATTRIBUTED, UNUSED, BESIDE, LOST_SESSION)
 """The metadata keys of the bridge's own notes. The message also has a part with the words of each note."""
 PEER: Final = f"{URI}/peer"

@@ -70,7 +70,15 @@ def test_the_examples_of_the_page_are_one_valid_file(tmp_path: Path) -> None:
         f'#:schema ./mcp-a2a.schema.json\n{text}\n[tools_as_agent.b]\nfrom = ["github"]\nmapping = "mine.toml"\n'
     )
     loaded = load(
-        file, {"GITHUB_TOKEN": "a", "WEATHER_TOKEN": "b", "ALICE_TOKEN": "c", "RECEIVER_SECRET": "d", **BOTH}
+        file,
+        {
+            "GITHUB_TOKEN": "a",
+            "WEATHER_TOKEN": "b",
+            "ALICE_TOKEN": "c",
+            "RECEIVER_SECRET": "d",
+            "OPENAI_API_KEY": "e",
+            **BOTH,
+        },
     )
     assert set(type(loaded.config).model_fields) == loaded.config.model_fields_set | {"imports"}
 

@@ -146,6 +146,10 @@ def rule_faults(
     yield from _card_key_faults(table_in(data, "bridge"))
     yield from caller_faults(data)
     yield from _source_faults(data, imported)
+    for path, face in tables_at(data, ("tools_as_agent", "*")) if "model" not in data else ():
+        if face.get("language") == "model":
+            words = '`language = "model"` needs the table [model], which says where texts go'
+            yield ConfigFault((*path, "language"), words, "add [model] with its `url` and `model`")
     for section in ("tools_as_agent", "agents_as_tools"):
         for path, face in tables_at(data, (section, "*")):
             yield from _override_faults(path, face)

@@ -33,13 +33,15 @@ from bridge.config.tables.values import (
     CardForms,
     DatabaseUrl,
     ExtensionUri,
+    FaceLanguage,
     FailPolicy,
     FilePath,
     FilePaths,
+    HeaderSecret,
     HostNames,
     Json,
-    Language,
     ListenAddress,
+    ModelUrl,
     Name,
     Origins,
     Phrases,
@@ -56,7 +58,7 @@ from bridge.config.tables.values import (
     Texts,
 )
 from bridge.config.text.secrets import Secret
-from bridge.settings import NotNegative
+from bridge.settings import Count, NotNegative
 
 __all__ = [
     "AgentAuth",
@@ -75,6 +77,7 @@ __all__ = [
     "IssuerLoginTable",
     "IssuerTable",
     "KeyPlace",
+    "ModelTable",
     "PrincipalTable",
     "Secret",
     "SentPushTable",
@@ -339,10 +342,11 @@ class ToolsAsAgentTable(Table):
 
     sources: SourceNames = Field(alias="from", description="the tool servers that it is made of")
     mapping: Text = Field(default=DEFAULT_PROFILE, description="its mapping profile, by name or path")
-    language: Language | None = Field(
+    language: FaceLanguage | None = Field(
         default=None,
         description="the sentences that call a skill: `phrases`: configured phrases, and the skill's name with its one "
-        "value; `strict`: configured phrases alone; without it, `route.language` of its mapping profile counts",
+        "value; `strict`: configured phrases alone; `model`: the model of `[model]` gets the texts that no rule "
+        "understands; without it, and for the rules before a model, `route.language` of its mapping profile counts",
     )
     name: Text | None = Field(
         default=None, description="the name on its card; without it, the name of its server"
@@ -435,6 +439,41 @@ class AuditTable(Table):
     )
 
 
+class ModelTable(Table):
+    """`[model]`: a language model that chooses a skill for texts that no rule understands."""
+
+    url: ModelUrl = Field(
+        description="the base URL of its API, as `https://api.openai.com/v1` or `http://127.0.0.1:11434/v1`; texts of "
+        "callers and descriptions of tools go there"
+    )
+    model: Text = Field(description="the name of the model there")
+    api: Literal["openai", "anthropic"] | None = Field(
+        default=None,
+        description="its API: `openai` (chat completions, which most servers have) or `anthropic` (Messages); without "
+        "it, the host of the URL decides",
+    )
+    key: HeaderSecret | None = Field(
+        default=None, description="the API key; without it, requests have no credential"
+    )
+    seconds: PositiveFloat = Field(
+        default=30.0, description="how long a task waits for a choice, in all, before its client is asked"
+    )
+    tools_most: PositiveInt = Field(
+        default=32,
+        description="the most tools that a request describes: those that have the most words in common with the text",
+    )
+    answer_tokens: PositiveInt = Field(default=1000, description="the most tokens of one answer")
+    concurrency: PositiveInt = Field(default=4, description="the most requests at the same time")
+    hourly_tokens: PositiveInt = Field(
+        default=200_000,
+        description="the most tokens in an hour for each principal; then its texts have phrases alone",
+    )
+    hourly_tokens_shared: Count = Field(
+        default=20_000,
+        description="the most tokens in an hour for all callers without credentials together",
+    )
+
+
 class Config(Table):
     """The file."""
 
@@ -451,6 +490,10 @@ class Config(Table):
     )
     push: SentPushTable = Field(
         default=SentPushTable(), description="push notifications of the agents made of tools"
+    )
+    model: ModelTable | None = Field(
+        default=None,
+        description="a language model for texts that no rule understands; without it, none is asked",
     )
     audit: AuditTable = Field(default=AuditTable(), description="a tamper-evident log of who did what")
     tools_as_agent: dict[Name, ToolsAsAgentTable] = Field(

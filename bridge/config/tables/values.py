@@ -203,6 +203,16 @@ def _issuer_url(given: str) -> str:
     return given
 
 
+def _model_url(given: str) -> str:
+    place = urlsplit(given)
+    if place.scheme != "https" and not is_private_host(place.hostname or ""):
+        raise refused(
+            "`{key}` must begin with https://, unless its host is on this machine or its network: texts of callers go"
+            " there"
+        )
+    return given
+
+
 def _extension_uri(value: str) -> str:
     if not _EXTENSION_URI.fullmatch(value):
         raise ValueError(
@@ -361,7 +371,7 @@ _PATH_SCHEMA: Final = {"type": "string", "format": "path", "minLength": 1}
 _PATHS_SCHEMA: Final = {"anyOf": [_PATH_SCHEMA, {"type": "array", "items": _PATH_SCHEMA}]}
 
 FailPolicy = Literal["open", "closed"]
-Language = Literal["phrases", "strict"]
+FaceLanguage = Literal["phrases", "strict", "model"]
 SessionOf = Literal["shared", "principal", "context"]
 
 Words = StringConstraints(min_length=1)
@@ -377,6 +387,7 @@ ProxyHeader = Annotated[HeaderName, AfterValidator(_proxy_header)]
 ScopeName = Annotated[str, StringConstraints(pattern=SCOPE_NAME)]
 ScopeNames = Annotated[tuple[ScopeName, ...], Field(strict=False)]
 BaseUrl = Annotated[HttpUrl, AfterValidator(_base_url)]
+ModelUrl = Annotated[BaseUrl, AfterValidator(_model_url), WithJsonSchema(_URL_SCHEMA)]
 ReplicaUrl = Annotated[str, AfterValidator(_replica_url), WithJsonSchema(_TEXT_SCHEMA)]
 ExtensionUri = Annotated[str, AfterValidator(_extension_uri), WithJsonSchema(_URL_SCHEMA)]
 OriginUrl = Annotated[str, AfterValidator(_origin), WithJsonSchema(_URL_SCHEMA)]

@@ -22,7 +22,7 @@ HEADER_NAME: Final = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 SCOPE_NAME: Final = r"^[\x21\x23-\x5B\x5D-\x7E]+$"
 """The pattern of a scope (RFC 6749 section 3.3)."""
 
-_ONLY_ONE: Final = frozenset(("bridge", "import", "push", "audit"))
+_ONLY_ONE: Final = frozenset(("bridge", "import", "push", "model", "audit"))
 """Tables that exist only once, without a name."""
 _CLOSE: Final = 0.75
 """The least similarity of a word to its misspelling. Below it, a hint names only the closest word."""

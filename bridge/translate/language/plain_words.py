@@ -83,7 +83,7 @@ class SkillWords:
     """The configured property that takes plain text."""
 
 
-Origin = Literal["phrase", "ready phrase", "name"]
+Origin = Literal["phrase", "ready phrase", "name", "model"]
 
 
 @dataclass(frozen=True, slots=True)
