@@ -116,7 +116,7 @@ secrets."receiver.internal:8443" = { env = "RECEIVER_SECRET" }
 [model]
 url = "https://api.openai.com/v1"
 model = "gpt-5-mini"
-key = { env = "OPENAI_API_KEY" }
+api_key = { env = "OPENAI_API_KEY" }
 """,
     "audit": """\
 [audit]

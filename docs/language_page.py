@@ -103,16 +103,16 @@ unless you write both tables:
 url = "http://127.0.0.1:11434/v1"
 model = "qwen3:8b"
 
-[tool_servers.demo]
-command = ["python", "examples/demo_server.py"]
+[tool_servers.weather]
+url = "https://weather.example.com/mcp"
 
-[tools_as_agent.demo]
-from = ["demo"]
+[tools_as_agent.weather]
+from = ["weather"]
 language = "model"
 ```
 
 `url` is the base of an API like OpenAI's chat completions (OpenAI, Azure, vLLM, Ollama, llama.cpp, LiteLLM) or of
-Anthropic's Messages, with a `key` from the environment
+Anthropic's Messages, with an `api_key` from the environment
 or a file. **The texts of callers and the descriptions of tools go to this host**; the card and `mcp-a2a check` say
 so. Calls that name their skill, and sentences of phrases, never go there.
 

@@ -70,7 +70,7 @@ class ModelClient:
         return reply
 
     async def _answer(self, body: bytes) -> object:
-        key = self.table.key
+        key = self.table.api_key
         headers = {"Content-Type": "application/json", **self._api.headers_of(key.value if key else None)}
         request = self._http.build_request(
             "POST", self._api.url_of(self.table.url), content=body, headers=headers

@@ -30,7 +30,7 @@ keys = [{ env = "KEY" }]
 [model]
 url = "{model}"
 model = "m-1"
-key = { env = "MODEL_KEY" }
+api_key = { env = "MODEL_KEY" }
 {more}
 
 [tool_servers.desk]
@@ -305,7 +305,9 @@ async def test_a_task_whose_bridge_ended_while_a_model_was_asked_asks_its_client
         with anyio.fail_after(10):
             await served.model.arrived.wait()
     async with desk(tmp_path, says("not asked"), file=file) as served:
-        asks = await served.rpc.call("GetTask", {"id": task["id"]})
+        with anyio.fail_after(10):
+            while state(asks := await served.rpc.call("GetTask", {"id": task["id"]})) == "WORKING":
+                pass
         assert state(asks) == "INPUT_REQUIRED"
         assert "no tool was run" in words(asks)
         assert served.model.requests == []

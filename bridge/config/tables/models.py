@@ -452,8 +452,8 @@ class ModelTable(Table):
         description="its API: `openai` (chat completions, which most servers have) or `anthropic` (Messages); without "
         "it, the host of the URL decides",
     )
-    key: HeaderSecret | None = Field(
-        default=None, description="the API key; without it, requests have no credential"
+    api_key: HeaderSecret | None = Field(
+        default=None, description="the key; without it, requests have no credential"
     )
     seconds: PositiveFloat = Field(
         default=30.0, description="how long a task waits for a choice, in all, before its client is asked"
