@@ -18,6 +18,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from bridge.assembly.plan import Plan, ProcessPlan
+from bridge.config.text.secrets import Secret
 from bridge.identity.tokens.oauth import TokenSource
 from bridge.mcp.client.transports.in_process import InProcessTarget
 from bridge.mcp.client.transports.stdio import StdioTarget
@@ -73,7 +74,9 @@ def _plain(value: Any) -> Any:
         case Enum():
             return [type(value).__name__, value.name]
         case BaseModel():
-            return _plain(value.model_dump())
+            return _plain(dict(value))
+        case Secret():
+            return value.value
         case InProcessTarget():
             return [type(value).__name__, value.name]
         case Path() | IPv4Network() | IPv6Network():
