@@ -64,7 +64,7 @@ def test_what_a_principal_leaves_out_is_as_its_group_has_it(tmp_path: Path) -> N
     found = {one.principal.name: one.principal for one in credentials(tmp_path)}
     assert found == {
         "ann": Principal("ann", skills=("desk/greet",), operator=READ, open_tasks=2),
-        "bob": Principal("bob", skills=("*",), operator=ANSWER, open_tasks=9),
+        "bob": Principal("bob", skills=("*",), resources=(), prompts=(), operator=ANSWER, open_tasks=9),
         "cy": Principal("cy"),
     }
     assert [one.group for one in found.values()] == ["team", "", ""]

@@ -52,7 +52,7 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
         HttpTarget,
     )
     assert {kind.__name__: names for kind in made_of_a_profile if (names := _defaults_of(kind))} == {
-        "AgentOptions": {"name", "face", "push", "description", "extensions", "chooser"},
+        "AgentOptions": {"name", "face", "push", "description", "extensions", "share", "chooser"},
         "FreshnessBounds": {"retry_seconds", "answer_seconds"},
         "ClientOptions": {
             "extensions",
@@ -71,7 +71,7 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
         },
         "StdioTarget": {"env", "cwd", "shown"},
         "EngineLimits": {"store_pace"},
-        "FaceOptions": {"title", "instructions"},
+        "FaceOptions": {"title", "instructions", "names_one_agent"},
         "McpLimits": {"sessions", "session_idle_seconds", "list_ttl_ms"},
         "FollowPace": {
             "end_seconds",

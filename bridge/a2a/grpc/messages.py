@@ -301,7 +301,8 @@ def _inner_from(value: Any, limits: ProtobufDecodeLimits, depth: int) -> JsonVal
             number = float(value.number_value)
             if not math.isfinite(number):
                 raise A2AError(PARSE_ERROR, "Invalid payload: a number is out of range")
-            return int(number) if number.is_integer() and abs(number) < _WHOLE else number
+            is_whole = number.is_integer() and abs(number) < _WHOLE and str(number) != "-0.0"
+            return int(number) if is_whole else number
         case _:
             return None
 

@@ -397,7 +397,7 @@ async def test_a_taken_port_is_refused_at_the_start() -> None:
             GrpcServer(GrpcSettings("127.0.0.1", first.port, **BOUNDS))
 
 
-@pytest.mark.proves("a2a-7.1-tls")
+@pytest.mark.proves("a2a-10.1-grpc")
 async def test_certificates_of_both_sides_count_and_are_exchanged_while_the_server_runs(
     tmp_path: Path,
 ) -> None:

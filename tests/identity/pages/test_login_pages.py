@@ -375,7 +375,7 @@ async def test_while_no_login_can_be_kept_the_page_says_so_and_the_log_says_why(
         await browser.shows_who(link, "alice")
         (tmp_path / "logins").write_text("no folder")
         assert await browser.sends(link, decline="yes") == 503
-        assert "Your answer cannot be kept now" in browser.page.text
+        assert "Your answer cannot be stored now" in browser.page.text
         await browser.opens(link)
         assert await browser.sends(link, approve="yes") == 502
         assert "The log of the bridge says why" in browser.page.text
