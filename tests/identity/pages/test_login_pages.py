@@ -379,7 +379,10 @@ async def test_while_no_login_can_be_kept_the_page_says_so_and_the_log_says_why(
         await browser.opens(link)
         assert await browser.sends(link, approve="yes") == 502
         assert "The log of the bridge says why" in browser.page.text
-        told = ["tool_servers.crm: alice declined, and this cannot be stored", "tool_servers.crm: no login of alice was begun"]
+        told = [
+            "tool_servers.crm: alice declined, and this cannot be stored",
+            "tool_servers.crm: no login of alice was begun",
+        ]
         assert [any(line.startswith(one) for line in caplog.messages) for one in told] == [True, True]
         (tmp_path / "logins").unlink()
         await browser.opens(link)
