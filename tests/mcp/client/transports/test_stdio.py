@@ -248,7 +248,7 @@ tell(pid=start("time.sleep(600)").pid)
 write("".join(f'{{"jsonrpc":"2.0","id":{n},"result":{{}}}}\\n' for n in range(500)))
 os._exit(1)
 """
-    async with started(program, **SHORT) as there:
+    async with started(program, exit_seconds=0.1) as there:
         grandchild = (await there.told())["pid"]
         assert await there.rest() == [result(n) for n in range(500)]
         assert is_running(grandchild)
