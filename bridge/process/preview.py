@@ -56,7 +56,7 @@ _KEY_BYTES: Final = 32
 _NAMED_MOST: Final = 5
 """The most tools or skills that one note names."""
 _UNSETTLED_MOST: Final = 50
-"""The most tools in a note for which the operator may write a line each."""
+"""The most tools that one note names."""
 
 
 @asynccontextmanager
@@ -451,7 +451,7 @@ def _published(published: PublishedAgent, plan: Plan, principals: Iterable[Princ
 
 
 def _on_unannotated(agents: Iterable[PublishedAgent]) -> Iterator[str]:
-    """Notes on tools of which nobody says whether they only read."""
+    """Notes that name the tools without an annotation or rule that says whether they only read."""
     for published in agents:
         skills = published.agent.published if published.agent.options.route.language != "strict" else ()
         if unsettled := [skill.id for skill in skills if skill.only_reads is None]:

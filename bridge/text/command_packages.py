@@ -200,7 +200,7 @@ def _module(words: Sequence[str]) -> Package | None:
 
 
 def _holding(path: str) -> Package | None:
-    """The npm package in whose folder a path is."""
+    """The npm package whose folder holds a path."""
     plain = posixpath.normpath(path.replace("\\", "/"))
     found = _IN_PACKAGE.fullmatch(plain)
     return None if found is None else Package("npm", found["name"])

@@ -192,7 +192,7 @@ class _Part:
     agent: RemoteAgent
     server: SharedServer
     principal: str
-    """The principal in whose name the agent is called; "" for an agent that is called in the bridge's own name."""
+    """The principal for whom the bridge calls the agent; "" if the bridge calls the agent for itself."""
     caller: Caller
     wanted: Subscription
 
@@ -242,7 +242,7 @@ class FarSubscription:
         self, part: _Part, deliver: Callable[[_Part, JsonObject], None], grace_seconds: float
     ) -> None:
         self.part = part
-        """The server, and in whose name it is asked."""
+        """The server, and the caller for whom the bridge asks it."""
         self._deliver = deliver
         self._grace_seconds = grace_seconds
         self._wanted = Subscription()

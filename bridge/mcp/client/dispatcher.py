@@ -160,7 +160,7 @@ class Wire(JSONRPCDispatcher):
         self._progress: dict[str, OnProgress] = {}
         self._task_news: dict[str, OnTaskNews] = {}
         self._news: dict[RequestId | None, list[OnNews]] = {}
-        """Who is told of changes: by the request of a subscription, or None for all changes."""
+        """The listeners for changes, by the request of their subscription; None listens to all changes."""
         self._tokens = itertools.count(1)
         self.on_hop: OnHop | None = None
         """Called with the bridge's requests and their answers, and with the server's notifications and questions."""
