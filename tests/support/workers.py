@@ -9,6 +9,7 @@ in the configuration, and the variable of the environment.
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -214,6 +215,7 @@ def _work(session: pytest.Session, taken: _Taken, number: int, begin: Callable[[
     """Be a worker, in a new fork, until no test is left."""
     code = 1
     try:
+        atexit._clear()  # those of the first process are its own
         _become_worker(session.config, number, begin)
         sender = _Sender(session.config, taken.results)
         session.config.pluginmanager.register(sender)
@@ -228,6 +230,8 @@ def _work(session: pytest.Session, taken: _Taken, number: int, begin: Callable[[
     finally:
         with suppress(Exception):
             session.config.hook.pytest_sessionfinish(session=session, exitstatus=code)
+        with suppress(Exception):
+            atexit._run_exitfuncs()  # `os._exit` skips them, and a database of the worker would go on
         os._exit(code)
 
 
