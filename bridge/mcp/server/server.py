@@ -286,13 +286,13 @@ class McpServer:
         for_legacy: Callable[[JsonObject], JsonObject] | None = None,
     ) -> Callable[[Context], Awaitable[JsonObject]]:
         async def answer(context: Context) -> JsonObject:
-            is_further = param(context, "cursor") is not None
-            if is_further and not self._shared.takes(context):
+            is_further, is_shared = param(context, "cursor") is not None, self._shared.takes(context)
+            if is_further and not is_shared:
                 raise McpRefusal(INVALID_PARAMS, "The cursor is not known: this list has one page")
             # A list may depend on the caller (2026-07-28 tools/list), never on earlier requests.
-            listed = items(principal_of(context).may_see)
-            if self._shared.takes(context):
-                return await self._shared.page(context, key, [] if is_further else list(listed))
+            listed = [] if is_further else items(principal_of(context).may_see)
+            if is_shared:
+                return await self._shared.page(context, key, [*listed])
             if for_legacy is not None and not is_modern(context):
                 listed = [for_legacy(tool) for tool in listed]
             result: JsonObject = {key: list(listed)}

@@ -12,15 +12,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import anyio.abc
 from mcp.server.connection import Connection
 from mcp.server.session import ServerSession
-from mcp_types import ClientCapabilities, Notification
+from mcp_types import ClientCapabilities
 
-from bridge.concurrency import Signal, border
+from bridge.concurrency import border
 from bridge.errors import echoed
 from bridge.identity.callers.principals import Principal, PrincipalNames
 from bridge.mcp.messages import ELICIT
@@ -35,6 +35,7 @@ from bridge.mcp.server.face import (
     ToolFace,
 )
 from bridge.mcp.server.requests import Context, is_modern, param, principal_of
+from bridge.mcp.server.subscriptions import RawNotification, WaitingNotifications
 from bridge.text.jsonvalues import JsonObject
 
 logger = logging.getLogger(__name__)
@@ -52,8 +53,6 @@ _CACHING: Final = frozenset({"ttlMs", "cacheScope"})
 _ALL_LISTS: Final[JsonObject] = {"resourcesListChanged": True, "promptsListChanged": True}
 _URIS_MOST: Final = 500
 """The most resources that a legacy client may subscribe to."""
-_WAITING_MOST: Final = 2000
-"""The most notifications that wait for a legacy client. Beyond this number, the oldest are dropped."""
 _TELL_SECONDS: Final = 5.0
 """How long sending a notification to a legacy client may take."""
 
@@ -63,10 +62,6 @@ _DECLARED_BY: Final[Mapping[str, str]] = {
     "roots/list": "roots",
 }
 """The capabilities that a client declares for the questions of servers."""
-
-
-class _RawNotification(Notification[dict[str, Any] | None, str]):
-    """A notification whose params are sent without parsing."""
 
 
 class SharedRequests:
@@ -210,16 +205,14 @@ class SharedRequests:
 
 @dataclass(eq=False)
 class _LegacyClient:
-    """A legacy client that is notified of changes on its connection. Of the waiting notifications, only the newest
-    about each subject is kept."""
+    """A legacy client that is notified of changes on its connection."""
 
     session: ServerSession
     principal: Principal
     listener: ChangeListener = field(init=False)
     uris: dict[str, None] = field(default_factory=dict)
     """The resources that it has subscribed to, in their order."""
-    _waiting: dict[str, JsonObject] = field(default_factory=dict)
-    _news: Signal = field(default_factory=Signal)
+    _waiting: WaitingNotifications = field(default_factory=WaitingNotifications)
     _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
     async def listen(self) -> JsonObject:
@@ -230,29 +223,20 @@ class _LegacyClient:
 
     def tell(self, notification: JsonObject) -> None:
         """Queue a notification."""
-        params = notification.get("params")
-        uri = params.get("uri") if isinstance(params, dict) else None
-        if len(self._waiting) >= _WAITING_MOST:
-            self._waiting.pop(next(iter(self._waiting)))
-        self._waiting[f"{notification['method']} {uri}"] = notification
-        self._news.notify()
+        self._waiting.put_reported(notification)
 
     async def run(self) -> None:
         """Send the notifications, until `close`."""
         with self._scope:
             while True:
                 while self._waiting:
-                    notification = self._waiting.pop(next(iter(self._waiting)))
+                    method, params = self._waiting.take()
                     with border(logger, "a legacy client"), anyio.move_on_after(_TELL_SECONDS):
-                        await self._send(notification)
-                await self._news.wait()
+                        await self._send(method, params)
+                await self._waiting.news.wait()
 
-    async def _send(self, notification: JsonObject) -> None:
-        params = notification.get("params")
-        message = _RawNotification(
-            method=str(notification["method"]),
-            params=dict(params) if isinstance(params, dict) and params else None,
-        )
+    async def _send(self, method: str, params: JsonObject) -> None:
+        message = RawNotification(method=method, params=params or None)
         await self.session.send_notification(message)  # type: ignore[arg-type]  # its params are unread
 
     def close(self) -> None:

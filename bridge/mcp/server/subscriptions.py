@@ -23,6 +23,7 @@ from mcp_types import (
     SubscriptionsListenResult,
 )
 
+from bridge.concurrency import Signal
 from bridge.identity.callers.principals import Principal, PrincipalNames
 from bridge.mcp.server.face import ChangeListener, RequestFace, TaskCaller, TaskFace
 from bridge.mcp.server.requests import Context, param, principal_of, require_admitted
@@ -42,8 +43,41 @@ _LISTS: Final = {
 }
 
 
-class _RawNotification(Notification[dict[str, Any], str]):
+class RawNotification(Notification[dict[str, Any] | None, str]):
     """A notification whose params are sent without parsing."""
+
+
+class WaitingNotifications:
+    """The notifications that wait for one client, by their subjects: of each subject only the newest."""
+
+    def __init__(self) -> None:
+        self._by_subject: dict[str, tuple[str, JsonObject]] = {}
+        self.news = Signal()
+        """Signalled after each new notification."""
+
+    def __bool__(self) -> bool:
+        return bool(self._by_subject)
+
+    def put(self, subject: str, method: str, params: JsonObject) -> None:
+        """Queue a notification. It replaces a waiting notification about the same subject."""
+        if len(self._by_subject) >= MOST_WAITING:
+            self.take()
+        self._by_subject[subject] = (method, params)
+        self.news.notify()
+
+    def put_reported(self, notification: JsonObject) -> None:
+        """Queue the change of a list or of a resource that an agent has reported."""
+        method, params = str(notification.get("method")), notification.get("params")
+        params = params if isinstance(params, dict) else {}
+        self.put(f"resource {params['uri']}" if "uri" in params else method, method, params)
+
+    def take(self) -> tuple[str, JsonObject]:
+        """The method and the params of the oldest subject, which waits no more."""
+        return self._by_subject.pop(next(iter(self._by_subject)))
+
+    def clear(self) -> None:
+        """Drop everything that waits."""
+        self._by_subject.clear()
 
 
 class Subscriptions:
@@ -146,8 +180,7 @@ class _ListenStream:
         """The granted filter."""
         self.of_agents: frozenset[object] = frozenset()
         """The resources whose agents say themselves when they have changed."""
-        self._waiting: dict[str, tuple[str, JsonObject]] = {}
-        self._news = anyio.Event()
+        self._waiting = WaitingNotifications()
         self._closed = False
 
     async def acknowledge(self) -> None:
@@ -157,12 +190,10 @@ class _ListenStream:
     async def run(self) -> None:
         """Send the waiting notifications, until the stream is closed."""
         while self._waiting or not self._closed:
-            if not self._waiting:
-                self._news = anyio.Event()
-                await self._news.wait()
-                continue
-            about = next(iter(self._waiting))
-            await self._send(*self._waiting.pop(about))
+            if self._waiting:
+                await self._send(*self._waiting.take())
+            else:
+                await self._waiting.news.wait()
 
     def changed(self) -> None:
         """Notify of the lists and resources in the filter."""
@@ -176,23 +207,18 @@ class _ListenStream:
 
     def hear(self, notification: JsonObject) -> None:
         """Notify of a change that an agent has reported."""
-        method, params = str(notification.get("method")), notification.get("params")
-        params = params if isinstance(params, dict) else {}
-        self.put(f"resource {params['uri']}" if "uri" in params else method, method, params)
+        if not self._closed:
+            self._waiting.put_reported(notification)
 
-    def put(self, about: str, method: str, params: JsonObject) -> None:
-        """Queue a notification. It replaces a waiting notification about the same subject."""
-        if self._closed:
-            return
-        if len(self._waiting) >= MOST_WAITING:
-            self._waiting.pop(next(iter(self._waiting)))
-        self._waiting[about] = (method, params)
-        self._news.set()
+    def put(self, subject: str, method: str, params: JsonObject) -> None:
+        """Queue a notification; see `WaitingNotifications`."""
+        if not self._closed:
+            self._waiting.put(subject, method, params)
 
     def close(self) -> None:
         """End the stream after the waiting notifications were sent."""
         self._closed = True
-        self._news.set()
+        self._waiting.news.notify()
 
     def cut(self) -> None:
         """End the stream at once."""
@@ -200,7 +226,7 @@ class _ListenStream:
         self.close()
 
     async def _send(self, method: str, params: JsonObject) -> None:
-        notification = _RawNotification(method=method, params={**params, "_meta": self.meta})
+        notification = RawNotification(method=method, params={**params, "_meta": self.meta})
         await self._context.session.send_notification(
             notification,  # type: ignore[arg-type]  # a ServerNotification with its params unread
             related_request_id=self._context.request_id,
