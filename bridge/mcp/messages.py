@@ -289,3 +289,9 @@ def line_of(message: SessionMessage) -> bytes:
     except PydanticSerializationError:  # a lone surrogate, which only an escape can carry
         text = json.dumps(message.message.model_dump(by_alias=True, exclude_unset=True))
     return text.encode() + b"\n"
+
+
+def is_within(uri: str, whole: str) -> bool:
+    """Whether a URI is that of a resource, or of a part of it. A server may notify of a part of a resource to which a
+    client has subscribed (2025-11-25, ResourceUpdatedNotificationParams)."""
+    return uri == whole or uri.startswith(f"{whole.rstrip('/')}/")

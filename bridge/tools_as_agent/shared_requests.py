@@ -70,7 +70,7 @@ _SUBJECT_CHARACTERS: Final = 2000
 """How much of a URI or a name is told to the audit."""
 _NOT_PASSED: Final = frozenset(
     {
-        *("progressToken", "traceparent", "tracestate", "baggage"),
+        *("progressToken", *trace.NAMES),
         *(
             f"io.modelcontextprotocol/{name}"
             for name in ("protocolVersion", "clientInfo", "clientCapabilities")

@@ -24,8 +24,8 @@ from bridge.a2a.tasks.agent import Commit, Job, Turn
 from bridge.concurrency import Signal
 from bridge.errors import BusyError, PeerError
 from bridge.mcp.client.faults import ServerRefusedError
-from bridge.mcp.client.subscriptions import is_within
 from bridge.mcp.client.upstream import Upstream
+from bridge.mcp.messages import is_within
 from bridge.text.jsonvalues import JsonObject
 from bridge.translate.mcp_requests import (
     ACKNOWLEDGED,

@@ -43,6 +43,7 @@ from bridge.errors import BridgeError, PeerError
 from bridge.identity.callers.principals import Principal
 from bridge.identity.callers.resource_rights import may_use
 from bridge.identity.tokens.caller_token import Caller
+from bridge.mcp.messages import is_within
 from bridge.text.jsonvalues import JsonObject
 from bridge.translate.mcp_requests import (
     ACKNOWLEDGED,
@@ -227,11 +228,10 @@ class Listener:
         self.subscriptions.remove(self)
 
     def hears_of(self, uri: str) -> bool:
-        """Whether an update of this resource is wanted. A server may notify of a part of a wanted resource (MCP
-        2025-11-25, ResourceUpdatedNotificationParams)."""
+        """Whether an update of this resource, or of this part of a resource, is wanted."""
         if uri in self.wanted.uris:
             return True
-        is_part = any(uri.startswith(f"{known.rstrip('/')}/") for known in self.wanted.uris)
+        is_part = any(is_within(uri, known) for known in self.wanted.uris)
         return is_part and may_use(self.principal.resource_globs, uri)
 
 

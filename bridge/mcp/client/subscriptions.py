@@ -18,6 +18,7 @@ from mcp import MCPError
 
 from bridge.mcp.client.faults import fault_of
 from bridge.mcp.client.values import OnNews
+from bridge.mcp.messages import is_within
 from bridge.text.jsonvalues import JsonObject
 
 logger = logging.getLogger(__name__)
@@ -120,8 +121,3 @@ class LegacySubscription:
         if self.uris:
             agreed[_URIS] = [*self.uris]
         return _ACKNOWLEDGED, {"notifications": agreed}
-
-
-def is_within(uri: str, whole: str) -> bool:
-    """Whether a URI is that of a resource, or of a part of it."""
-    return uri == whole or uri.startswith(f"{whole.rstrip('/')}/")
