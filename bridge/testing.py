@@ -31,7 +31,7 @@ from bridge.errors import CallerError, PeerError
 from bridge.mcp.client.transports.in_process import ServerObject
 from bridge.opened import Opened
 from bridge.text.jsonvalues import JsonObject
-from bridge.translate.extension import ANSWER, QUESTION, SKILL, URI
+from bridge.translate.extensions.bridge import ANSWER, QUESTION, SKILL, URI
 
 State: TypeAlias = Literal[
     "submitted", "working", "completed", "failed", "rejected", "canceled", "input-required", "auth-required"

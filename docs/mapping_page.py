@@ -27,7 +27,6 @@ from bridge.translate import (
     blocks,
     content,
     examples,
-    extension,
     message_to_call,
     outcome,
     refusals,
@@ -35,6 +34,7 @@ from bridge.translate import (
     skills,
     tool_names,
 )
+from bridge.translate.extensions import bridge as extension
 
 HEAD: Final = """\
 <!-- Written by docs/generate.py from the tables of bridge/translate: change those, not this page. -->

@@ -63,8 +63,8 @@ from bridge.translate.call_to_message import (
     context_in,
     message_from_call,
 )
-from bridge.translate.extension import PROGRESS
-from bridge.translate.extension_metadata import with_extension_metadata
+from bridge.translate.extensions.bridge import PROGRESS
+from bridge.translate.extensions.passed_metadata import with_extension_metadata
 from bridge.translate.overrides import ArgumentRule, hidden_arguments_in, with_default_arguments
 from bridge.translate.refusals import UntoldRefusal, refusal_among
 from bridge.translate.skill_tools import AgentTool

@@ -43,8 +43,8 @@ from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal, Tas
 from bridge.seal import HandleError
 from bridge.source_state import SourceState
 from bridge.text.jsonvalues import JsonObject
-from bridge.translate.availability import unavailable_skills
 from bridge.translate.call_to_message import BadArgumentsError
+from bridge.translate.extensions.availability import unavailable_skills
 from bridge.translate.overrides import Remark, ToolOverride
 from bridge.translate.skill_tools import AgentTool
 from bridge.version import __version__

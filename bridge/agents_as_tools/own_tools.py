@@ -35,7 +35,7 @@ from bridge.translate.call_to_message import (
     message_from_reply,
     refusal_in_reply,
 )
-from bridge.translate.extension_metadata import with_extension_metadata
+from bridge.translate.extensions.passed_metadata import with_extension_metadata
 from bridge.translate.overrides import hidden_arguments_in
 from bridge.translate.own_questions import ElicitAction
 from bridge.translate.refusals import UntoldRefusal

@@ -31,8 +31,8 @@ from bridge.identity.tokens.caller_token import Caller
 from bridge.identity.tokens.token_exchange import CallerTokenError
 from bridge.seal import agent_mark
 from bridge.source_state import HeardRefusal, SourceState
-from bridge.translate import mcp_requests
-from bridge.translate.extension import URI
+from bridge.translate.extensions import mcp_requests
+from bridge.translate.extensions.bridge import URI
 from bridge.translate.tool_names import slug
 
 logger = logging.getLogger(__name__)

@@ -24,9 +24,9 @@ from bridge.mcp.server.face import INVALID_PARAMS, McpRefusal
 from bridge.seal import HandleError, HandleTooLongError
 from bridge.text.jsonvalues import JsonObject
 from bridge.text.safe_text import without_hidden_characters
-from bridge.translate.availability import AVAILABILITY_URI
 from bridge.translate.blocks import joined, pieces_in
-from bridge.translate.extension import URI as TOOL_URI
+from bridge.translate.extensions.availability import AVAILABILITY_URI
+from bridge.translate.extensions.bridge import URI as TOOL_URI
 
 SCHEME: Final = "a2a://"
 _NUMBERS: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)

@@ -35,7 +35,7 @@ from bridge.translate.agent_questions import (
     with_lasting_keys,
 )
 from bridge.translate.blocks import ResultRules, text_block
-from bridge.translate.extension_metadata import metadata_of_outcome
+from bridge.translate.extensions.passed_metadata import metadata_of_outcome
 from bridge.translate.own_questions import ElicitAction
 from bridge.translate.refusals import UntoldRefusal
 from bridge.translate.result import (

@@ -49,8 +49,8 @@ from bridge.seal import Seal, agent_mark, key_in, keys_in
 from bridge.settings import AgentSettings
 from bridge.text.safe_text import shell_word
 from bridge.trace import UNHEARD, Hops
-from bridge.translate import mcp_requests
-from bridge.translate.extension import URI
+from bridge.translate.extensions import mcp_requests
+from bridge.translate.extensions.bridge import URI
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from bridge.source_state import SourceState
 from bridge.store.postgres.bounds import PostgresBounds
 from bridge.store.registry import ReplicaEntry, ReplicaRegistry
 from bridge.text.jsonvalues import JsonObject
-from bridge.translate.availability import (
+from bridge.translate.extensions.availability import (
     OutageReport,
     UnavailablePeer,
     agreed_states,

@@ -39,8 +39,8 @@ from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarge
 from bridge.replicas.replica_address import ReplicaAddress
 from bridge.settings import RunSettings, ServerSettings
 from bridge.telemetry.database_sight import DatabaseSight
-from bridge.translate.extension_metadata import DeclaredExtension
-from bridge.translate.mcp_requests import Shared
+from bridge.translate.extensions.mcp_requests import Shared
+from bridge.translate.extensions.passed_metadata import DeclaredExtension
 from bridge.translate.overrides import SkillOverride, ToolOverride
 
 Fail = Literal["open", "closed"]

@@ -71,7 +71,7 @@ from bridge.mcp.client.transports.stdio import ChildPace, StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.replicas.replica_address import ReplicaAddress
 from bridge.settings import ServerSettings
-from bridge.translate.extension_metadata import DeclaredExtension
+from bridge.translate.extensions.passed_metadata import DeclaredExtension
 from bridge.translate.overrides import ArgumentRule, SkillOverride, ToolOverride
 
 

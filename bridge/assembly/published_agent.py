@@ -37,8 +37,8 @@ from bridge.tools_as_agent.caller_login import Present
 from bridge.tools_as_agent.chooser import Chooser
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.trace import UNHEARD, Hops
-from bridge.translate.availability import FindUnavailable
-from bridge.translate.extension import GATED
+from bridge.translate.extensions.availability import FindUnavailable
+from bridge.translate.extensions.bridge import GATED
 from bridge.translate.message_to_call import RouteRules
 from bridge.translate.overrides import SkillOverride
 

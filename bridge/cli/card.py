@@ -413,7 +413,7 @@ def _given_options(options: dict[str, Any]) -> Iterator[str]:
 
 def has_extension(card: AgentCard) -> bool:
     """Whether an agent declares the bridge's extension, which defines how a client declines."""
-    from bridge.translate.extension import URI
+    from bridge.translate.extensions.bridge import URI
 
     return any(extension.uri == URI for extension in card.capabilities.extensions or ())
 
@@ -421,7 +421,7 @@ def has_extension(card: AgentCard) -> bool:
 def tool_on(card: AgentCard, skill: str | None) -> Tool | None:
     """The tool behind a skill, if the card describes it through the bridge's extension."""
     from bridge.cli import forms
-    from bridge.translate.extension import URI
+    from bridge.translate.extensions.bridge import URI
 
     for extension in card.capabilities.extensions or ():
         tools = (extension.params or {}).get("tools") if extension.uri == URI else None

@@ -48,7 +48,7 @@ from bridge.errors import StoreAwayError
 from bridge.http.request_checks import RefusedError
 from bridge.identity.callers.principals import EVERYONE, OperatorRole
 from bridge.trace import Hop
-from bridge.translate.extension import QUESTION
+from bridge.translate.extensions.bridge import QUESTION
 from bridge.translate.own_questions import WHICH_SKILL
 
 WAITING: Final = (TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED)

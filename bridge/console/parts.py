@@ -14,7 +14,7 @@ from bridge.errors import counted
 from bridge.text.jsonvalues import JsonObject
 from bridge.text.safe_text import spelled_as_json, web_link, with_visible_characters
 from bridge.translate.content import filename_in, filename_of
-from bridge.translate.extension import ANSWER
+from bridge.translate.extensions.bridge import ANSWER
 
 IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
 """Images that contain no scripts. An SVG may contain scripts, so it is offered as a file."""

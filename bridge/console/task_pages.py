@@ -23,7 +23,7 @@ from bridge.http.request_checks import RefusedError
 from bridge.text.jsonvalues import JsonObject
 from bridge.tools_as_agent.agent import ToolsAgent
 from bridge.translate.blocks import ResultRules
-from bridge.translate.extension import SKILL
+from bridge.translate.extensions.bridge import SKILL
 from bridge.translate.message_to_call import SkillCall, call_from_message
 from bridge.translate.result import result_from_task
 

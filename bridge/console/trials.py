@@ -44,7 +44,7 @@ from bridge.mcp.server.face import IncomingCall, McpRefusal, ReportProgress
 from bridge.text.jsonvalues import JsonObject
 from bridge.tools_as_agent.skills import Skill
 from bridge.translate.examples import example_of
-from bridge.translate.extension import SKILL
+from bridge.translate.extensions.bridge import SKILL
 
 _VARIABLE: Final = "MCP_A2A_TOKEN"
 """The variable that holds the caller's token in the lines to copy."""

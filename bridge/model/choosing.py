@@ -52,7 +52,7 @@ from bridge.text.safe_text import with_visible_characters
 from bridge.tools_as_agent.chooser import ChoiceRules
 from bridge.tools_as_agent.resume_state import AskModel, Decision, End, ModelWait, RequireInput, RunTool
 from bridge.tools_as_agent.run import InputRequest
-from bridge.translate.extension import ARGUMENTS, MODEL, QUESTION, SKILL
+from bridge.translate.extensions.bridge import ARGUMENTS, MODEL, QUESTION, SKILL
 from bridge.translate.language.plain_words import Said
 from bridge.translate.message_to_call import SkillCall
 

@@ -45,8 +45,8 @@ from bridge.process.place_findings import FindingFault, RedirectUri, place_fault
 from bridge.process.serve import unannounced_bridge
 from bridge.seal import key_in
 from bridge.text.safe_text import without_hidden_characters
+from bridge.translate.extensions.mcp_requests import Shared, shared_of
 from bridge.translate.language.plain_words import phrase_faults
-from bridge.translate.mcp_requests import Shared, shared_of
 
 WAIT_SECONDS: Final = 30.0
 """How long servers and agents may take by default. It is the connect timeout of the default profile."""

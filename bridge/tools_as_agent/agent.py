@@ -53,10 +53,15 @@ from bridge.tools_as_agent.run import Conclusion, InputRequest, ToolRun
 from bridge.tools_as_agent.run_for_caller import RunForCaller, require_caller_token
 from bridge.tools_as_agent.shared_requests import SharedRequests
 from bridge.tools_as_agent.skills import Skill, Skills, skill_remarks, skills_of
-from bridge.translate.availability import FindUnavailable, UnavailablePeer, unavailability, unavailable_peers
-from bridge.translate.extension import QUESTION, URI
-from bridge.translate.mcp_requests import URI as REQUESTS
-from bridge.translate.mcp_requests import Shared, is_request
+from bridge.translate.extensions.availability import (
+    FindUnavailable,
+    UnavailablePeer,
+    unavailability,
+    unavailable_peers,
+)
+from bridge.translate.extensions.bridge import QUESTION, URI
+from bridge.translate.extensions.mcp_requests import URI as REQUESTS
+from bridge.translate.extensions.mcp_requests import Shared, is_request
 from bridge.translate.message_to_call import SkillCall
 from bridge.translate.overrides import Remark, SkillOverride
 from bridge.translate.skills import ToolKey

@@ -13,7 +13,7 @@ from bridge.a2a.model.objects import Message, Part, timestamp
 from bridge.a2a.tasks.agent import Job
 from bridge.mcp.client.call_queue import Claimant, SlotHold
 from bridge.text.jsonvalues import JsonObject
-from bridge.translate.extension import BESIDE, LOST_SESSION, UNATTRIBUTED, UNUSED
+from bridge.translate.extensions.bridge import BESIDE, LOST_SESSION, UNATTRIBUTED, UNUSED
 
 UNANSWERED: Final = (
     "The question of the tool server {} was not answered within {:g} s, so the call was given up"

@@ -45,7 +45,7 @@ from bridge.tools_as_agent.resume_state import (
 from bridge.tools_as_agent.rounds import kept_question
 from bridge.tools_as_agent.task_asker import KeepQuestions, PausableDeadline, QuestionPace, TaskAsker
 from bridge.trace import TraceContext
-from bridge.translate.extension_metadata import metadata_of
+from bridge.translate.extensions.passed_metadata import metadata_of
 
 logger = logging.getLogger(__name__)
 

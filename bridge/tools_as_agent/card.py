@@ -22,9 +22,9 @@ from bridge.a2a.wire.versions import VERSIONS
 from bridge.mcp.client.values import Greeting
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.skills import Skills
-from bridge.translate.availability import Unavailability, UnavailablePeer, availability_of
-from bridge.translate.extension import declaration
-from bridge.translate.extension_metadata import DeclaredExtension
+from bridge.translate.extensions.availability import Unavailability, UnavailablePeer, availability_of
+from bridge.translate.extensions.bridge import declaration
+from bridge.translate.extensions.passed_metadata import DeclaredExtension
 from bridge.translate.skills import JSON, TEXT
 
 _PLACEHOLDER_ID: Final = "unavailable"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from bridge.settings import ArgumentSettings, CardSettings, ContentSettings, RunSettings
 from bridge.tools_as_agent.chooser import Chooser
-from bridge.translate.extension_metadata import DeclaredExtension
-from bridge.translate.mcp_requests import Shared
+from bridge.translate.extensions.mcp_requests import Shared
+from bridge.translate.extensions.passed_metadata import DeclaredExtension
 from bridge.translate.message_to_call import RouteRules
 
 

@@ -54,7 +54,7 @@ from bridge.tools_as_agent.task_asker import (
 from bridge.trace import TraceContext
 from bridge.translate.arguments import whole_numbers
 from bridge.translate.elicitation import required_urls
-from bridge.translate.extension_metadata import metadata_of_messages
+from bridge.translate.extensions.passed_metadata import metadata_of_messages
 from bridge.translate.message_to_call import with_metadata
 from bridge.translate.outcome import URL_REQUIRED
 

@@ -60,7 +60,7 @@ from bridge.translate.elicitation import (
     question_metadata,
     state_of_questions,
 )
-from bridge.translate.extension import EXPLAIN, QUESTION, SKILL, URI
+from bridge.translate.extensions.bridge import EXPLAIN, QUESTION, SKILL, URI
 from bridge.translate.files import place_files
 from bridge.translate.language.plain_words import Origin
 from bridge.translate.message_to_call import (

@@ -37,8 +37,8 @@ from bridge.tools_as_agent.resume_state import End, Follow, RequireInput, RunToo
 from bridge.tools_as_agent.rounds import CallInRounds
 from bridge.tools_as_agent.task_asker import PausableDeadline
 from bridge.translate.content import LinkRules, Repeated, links_to_read, parts_from_result, peer_metadata
-from bridge.translate.extension import PEER, SKILL, URI
-from bridge.translate.extension_metadata import extensions_in, metadata_of
+from bridge.translate.extensions.bridge import PEER, SKILL, URI
+from bridge.translate.extensions.passed_metadata import extensions_in, metadata_of
 from bridge.translate.outcome import (
     error_metadata,
     parts_for_metadata,

@@ -40,7 +40,7 @@ from bridge.text.jsonvalues import JsonObject
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.run_for_caller import require_caller_token
 from bridge.tools_as_agent.shared_subscriptions import SubscriptionRules, SubscriptionRun
-from bridge.translate.mcp_requests import (
+from bridge.translate.extensions.mcp_requests import (
     COMPLETE,
     LISTEN,
     METHODS,
@@ -54,7 +54,7 @@ from bridge.translate.mcp_requests import (
     shared_of,
     subscription_from,
 )
-from bridge.translate.shared_results import SharedView, visible
+from bridge.translate.extensions.shared_results import SharedView, visible
 
 if TYPE_CHECKING:
     from bridge.tools_as_agent.agent import SkillSource

@@ -27,7 +27,7 @@ from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.upstream import Upstream
 from bridge.mcp.messages import is_within
 from bridge.text.jsonvalues import JsonObject
-from bridge.translate.mcp_requests import (
+from bridge.translate.extensions.mcp_requests import (
     ACKNOWLEDGED,
     LIST_CHANGES,
     UPDATED,

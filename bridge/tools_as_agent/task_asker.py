@@ -46,7 +46,7 @@ from bridge.translate.elicitation import (
     question_metadata,
     state_of_questions,
 )
-from bridge.translate.extension import QUESTION, URI
+from bridge.translate.extensions.bridge import QUESTION, URI
 from bridge.translate.message_to_call import with_metadata
 
 _TAKEN_BACK: Final = "The tool server withdrew its question before it was answered"

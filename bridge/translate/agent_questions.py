@@ -23,7 +23,7 @@ from bridge.errors import CallerError
 from bridge.text.jsonvalues import JsonObject
 from bridge.text.safe_text import web_link
 from bridge.translate.arguments import properties_of, required_of
-from bridge.translate.extension import ANSWER, BLOCK, OCCASIONS, QUESTION, SKILL
+from bridge.translate.extensions.bridge import ANSWER, BLOCK, OCCASIONS, QUESTION, SKILL
 from bridge.translate.own_questions import ElicitAction
 from bridge.translate.refusals import UntoldRefusal, refusal_content
 

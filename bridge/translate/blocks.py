@@ -33,7 +33,7 @@ from bridge.translate.content import (
     WITHHELD,
     filename_in,
 )
-from bridge.translate.extension import BLOCK
+from bridge.translate.extensions.bridge import BLOCK
 from bridge.translate.files import standard_base64
 
 _MEDIA: Final = tuple(kind for kind, row in HELD.items() if row.needs_type)

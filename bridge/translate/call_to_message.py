@@ -20,7 +20,7 @@ from bridge.mcp.tools import Tool, tools_from
 from bridge.text.jsonvalues import JsonObject, is_deeper
 from bridge.translate.arguments import describe, problems_of
 from bridge.translate.content import MAX_DATA_DEPTH
-from bridge.translate.extension import SKILL, URI
+from bridge.translate.extensions.bridge import SKILL, URI
 from bridge.translate.files import standard_base64
 from bridge.translate.own_questions import ElicitAction
 from bridge.translate.own_tools import follow_ups

@@ -20,7 +20,7 @@ from bridge.a2a.model.objects import Message, Part, text_of_parts
 from bridge.mcp.tools import Tool
 from bridge.text.jsonvalues import JsonObject
 from bridge.translate.arguments import json_in, properties_of
-from bridge.translate.extension import ANSWER, ARGUMENTS, QUESTION, SKILL
+from bridge.translate.extensions.bridge import ANSWER, ARGUMENTS, QUESTION, SKILL
 from bridge.translate.own_questions import ElicitAction
 
 ConfirmPolicy = Literal["never", "destructive", "strict"]

@@ -24,7 +24,7 @@ from pydantic_core import from_json
 from bridge.a2a.model.objects import Part, PartKind
 from bridge.text.jsonvalues import JsonObject, exceeds_floats, is_deeper, is_same
 from bridge.text.safe_text import WEB_SCHEMES, resource_link
-from bridge.translate.extension import BLOCK
+from bridge.translate.extensions.bridge import BLOCK
 
 STRUCTURED: Final = "structuredContent"
 """The `type` under `.../block` of the data part that holds a result's structured content."""

@@ -40,7 +40,7 @@ from bridge.translate.arguments import (
 )
 from bridge.translate.confirmation import answer_to_confirmation, refuses_in_words
 from bridge.translate.content import MAX_DATA_DEPTH
-from bridge.translate.extension import ANSWER, BLOCK, OCCASIONS, QUESTION
+from bridge.translate.extensions.bridge import ANSWER, BLOCK, OCCASIONS, QUESTION
 from bridge.translate.message_to_call import answer_in, with_one_text
 from bridge.translate.own_questions import ElicitAction, action_of_message
 

@@ -39,7 +39,7 @@ from bridge.translate.arguments import (
     resolved_properties,
     value_among,
 )
-from bridge.translate.extension import ARGUMENTS, SKILL
+from bridge.translate.extensions.bridge import ARGUMENTS, SKILL
 from bridge.translate.files import place_files
 from bridge.translate.language.doubtful_words import says_otherwise
 from bridge.translate.language.phrases import has_shape

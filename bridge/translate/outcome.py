@@ -17,7 +17,7 @@ from bridge.a2a.model.objects import Part, PartKind, TaskState
 from bridge.mcp.client.values import ProgressReport
 from bridge.text.jsonvalues import JsonObject
 from bridge.translate.content import ADDED, Repeated, bounded
-from bridge.translate.extension import BLOCK, PEER, PROGRESS
+from bridge.translate.extensions.bridge import BLOCK, PEER, PROGRESS
 from bridge.translate.skills import ANYTHING, BYTES, JSON, TEXT, accepts_any
 
 URL_REQUIRED: Final = -32042

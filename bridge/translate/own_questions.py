@@ -25,7 +25,7 @@ from bridge.translate.arguments import (
     resolved_properties,
     type_words,
 )
-from bridge.translate.extension import ANSWER
+from bridge.translate.extensions.bridge import ANSWER
 from bridge.translate.message_to_call import UnclearCall
 
 WHICH_SKILL: Final = "which-skill"

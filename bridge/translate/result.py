@@ -32,7 +32,7 @@ from bridge.translate.blocks import (
     text_block,
 )
 from bridge.translate.content import PART_META, STRUCTURED, WRAPPED, repeats
-from bridge.translate.extension import PEER, REMARKS, SKILL
+from bridge.translate.extensions.bridge import PEER, REMARKS, SKILL
 
 STATE_META: Final = "mcp-a2a/state"
 """The `_meta` key of a result for the final state of a task that did not complete."""

@@ -24,7 +24,7 @@ from bridge.mcp.host_schemas import ShownOutput, shown_input, shown_output
 from bridge.mcp.tools import SchemaBudget, Tool, UnservableTool, tools_from
 from bridge.text.jsonvalues import JsonObject
 from bridge.text.safe_text import icon_link, web_link, without_hidden_characters
-from bridge.translate.extension import URI
+from bridge.translate.extensions.bridge import URI
 from bridge.translate.own_tools import (
     AGENT_HINTS,
     MESSAGE_FIELDS,

@@ -30,7 +30,7 @@ from bridge.config.tables.profile import load_profile
 from bridge.http.request_checks import FaceAddress
 from bridge.identity.callers.principals import Principal
 from bridge.identity.callers.verifiers import Access, Credential, Scheme, verifiers_of
-from bridge.translate.availability import (
+from bridge.translate.extensions.availability import (
     Unavailability,
     UnavailablePeer,
     availability_of,

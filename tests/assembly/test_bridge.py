@@ -31,7 +31,7 @@ from bridge.identity.callers.principals import Principal
 from bridge.identity.callers.verifiers import Credential, Scheme
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import ServerTarget
-from bridge.translate.availability import AVAILABILITY_URI
+from bridge.translate.extensions.availability import AVAILABILITY_URI
 from bridge.translate.overrides import SkillOverride, ToolOverride
 from tests.support.limits import url_at
 from tests.support.running import Rpc, call_part, listening, profile_with, texts

@@ -47,7 +47,7 @@ async def bridge_client(url: str, *, streamed: bool = False) -> AsyncIterator[As
     from bridge.a2a.client.agent_client import AgentClient
     from bridge.a2a.client.follow import converse
     from bridge.a2a.model.objects import Model, SendMessageRequest
-    from bridge.translate.extension import URI
+    from bridge.translate.extensions.bridge import URI
 
     class Ours:
         async def send(self, message: Plan) -> object:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from bridge.a2a.wire.canonical_card import CardForm
-from bridge.translate.extension import URI
+from bridge.translate.extensions.bridge import URI
 from tests.cli.call.test_command import Run, child, command
 from tests.support.mcp_face import Face
 from tests.support.mcp_serving import served

@@ -19,7 +19,7 @@ from bridge.a2a.client.agent_client import AgentClient, Deadlines
 from bridge.a2a.client.credentials import Credentials
 from bridge.a2a.client.interfaces import ConnectionPolicy, interface_guard
 from bridge.errors import PeerError
-from bridge.translate.extension import URI
+from bridge.translate.extensions.bridge import URI
 from bridge.translate.skill_tools import ToolSource, listed_tools, tools_of_agents
 from tests.hostile.a2a_answers import strict_json
 from tests.hostile.mutations import hostile_json

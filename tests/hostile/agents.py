@@ -23,7 +23,7 @@ from bridge.errors import PeerError
 from bridge.http.request_checks import FaceAddress
 from bridge.identity.callers.principals import LOCAL
 from bridge.identity.callers.verifiers import Access
-from bridge.translate.extension import URI
+from bridge.translate.extensions.bridge import URI
 from tests.hostile.a2a_answers import strict_json
 from tests.hostile.agent_cards import QUICK, card_of, in_order
 from tests.hostile.asgi import Asked, ask, header

@@ -21,7 +21,7 @@ from bridge.translate.elicitation import (
     required_urls,
     state_of_questions,
 )
-from bridge.translate.extension import PEER, SKILL
+from bridge.translate.extensions.bridge import PEER, SKILL
 from bridge.translate.outcome import error_metadata, parts_of_failure
 from bridge.translate.result import result_from_message, result_from_task
 from tests.hostile.a2a_answers import require_task, strict_json

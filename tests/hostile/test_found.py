@@ -37,7 +37,7 @@ from bridge.translate.arguments import coerced, problems_of
 from bridge.translate.blocks import ResultRules
 from bridge.translate.content import LinkRules, parts_from_result
 from bridge.translate.elicitation import elicitation_from
-from bridge.translate.extension import declaration
+from bridge.translate.extensions.bridge import declaration
 from bridge.translate.outcome import error_metadata
 from bridge.translate.result import result_from_task
 from bridge.translate.skill_tools import ToolSource, tools_of_agents

@@ -7,7 +7,7 @@ import pytest
 from bridge.a2a.model.objects import TaskState
 from bridge.tools_as_agent.resume_state import End
 from bridge.tools_as_agent.route import decide
-from bridge.translate.extension import EXPLAIN, SKILL
+from bridge.translate.extensions.bridge import EXPLAIN, SKILL
 from tests.language.agents import agent, turn_of
 from tests.support.tools import options_with
 

@@ -13,7 +13,7 @@ import anyio
 import httpx2
 import pytest
 
-from bridge.translate.extension import ARGUMENTS, MODEL, SKILL
+from bridge.translate.extensions.bridge import ARGUMENTS, MODEL, SKILL
 from tests.support.model_server import Answer, ModelServer, chooses, drips, gives, says, waits
 from tests.support.running import Rpc, call_part, message, texts
 from tests.support.serving_file import serving_file

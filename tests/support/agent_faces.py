@@ -22,8 +22,8 @@ from bridge.identity.callers.principals import LOCAL
 from bridge.identity.callers.verifiers import Access
 from bridge.mcp.server.server import McpServer
 from bridge.seal import Seal
-from bridge.translate import mcp_requests
-from bridge.translate.extension import URI
+from bridge.translate.extensions import mcp_requests
+from bridge.translate.extensions.bridge import URI
 from bridge.translate.overrides import ToolOverride
 from tests.support.limits import card_bounds, client_options, face_options, mcp_limits
 from tests.support.running import listening

@@ -31,7 +31,7 @@ from bridge.mcp.client.upstream import Upstream
 from bridge.process.listening import listening as bound
 from bridge.text.short_names import slug
 from bridge.tools_as_agent.agent import ToolsAgent
-from bridge.translate.mcp_requests import Shared
+from bridge.translate.extensions.mcp_requests import Shared
 from bridge.translate.overrides import SkillOverride
 from tests.support.limits import command_of
 from tests.support.ports import free_port

@@ -26,7 +26,7 @@ from bridge.mcp.client.upstream import Upstream
 from bridge.store.memory import MemoryStore
 from bridge.store.sqlite import SQLiteStore
 from bridge.tools_as_agent.agent import SkillSource, ToolsAgent
-from bridge.translate.extension import GATED
+from bridge.translate.extensions.bridge import GATED
 from bridge.translate.overrides import SkillOverride
 from tests.support.limits import (
     PROFILE,

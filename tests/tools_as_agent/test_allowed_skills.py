@@ -21,7 +21,7 @@ from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.http.request_checks import FaceAddress
 from bridge.identity.callers.principals import Principal
 from bridge.identity.callers.verifiers import Access, Credential, Scheme, verifiers_of
-from bridge.translate.extension import GATED, SKILL
+from bridge.translate.extensions.bridge import GATED, SKILL
 from tests.support.drivers import DRIVERS, Driver, new_client
 from tests.support.limits import PROFILE, agent_limits, client_options
 from tests.support.running import call_part, listening, message, mounted

@@ -14,8 +14,8 @@ from bridge.mcp.tools import Tool
 from bridge.tools_as_agent.card import ToolServerSummary, make_card
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.skills import skills_of
-from bridge.translate.availability import Unavailability, UnavailablePeer, unavailable_skills
-from bridge.translate.extension import URI
+from bridge.translate.extensions.availability import Unavailability, UnavailablePeer, unavailable_skills
+from bridge.translate.extensions.bridge import URI
 from bridge.translate.skills import skill_from
 from tests.support.limits import url_at
 from tests.support.mcp_face import Face

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.translate.extension import ANSWER, ARGUMENTS, QUESTION, SKILL
+from bridge.translate.extensions.bridge import ANSWER, ARGUMENTS, QUESTION, SKILL
 from bridge.translate.message_to_call import RouteRules
 from tests.support.running import call_part, message
 from tests.support.several import Team, chosen, said_by, state, team, words

@@ -12,7 +12,7 @@ import httpx2
 import mcp_types as types
 import pytest
 
-from bridge.translate.extension import ANSWER, ARGUMENTS, QUESTION, SKILL
+from bridge.translate.extensions.bridge import ANSWER, ARGUMENTS, QUESTION, SKILL
 from bridge.translate.overrides import ArgumentRule, SkillOverride
 from tests.peers.py_client import PyClient
 from tests.support.asking import asking_command

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridge.translate.extension import SKILL
+from bridge.translate.extensions.bridge import SKILL
 from bridge.translate.overrides import SkillOverride
 from tests.peers.py_client import PyClient
 from tests.support.drivers import Driver

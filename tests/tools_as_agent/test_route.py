@@ -15,7 +15,7 @@ from bridge.mcp.tools import Tool
 from bridge.tools_as_agent.resume_state import Decision, End, RequireInput, RunTool
 from bridge.tools_as_agent.route import decide
 from bridge.tools_as_agent.skills import skills_of
-from bridge.translate.extension import ANSWER, QUESTION, SKILL, URI
+from bridge.translate.extensions.bridge import ANSWER, QUESTION, SKILL, URI
 from tests.support.tools import options_with, tool, tool_of
 
 OPTIONS = options_with()

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from bridge.translate.extension import URI
+from bridge.translate.extensions.bridge import URI
 from tests.support.running import Rpc, call_part, config_for, profile_with, raw_command, running, texts
 
 

@@ -15,7 +15,7 @@ import pytest
 from bridge.a2a.model.objects import AgentCard, TaskState
 from bridge.tools_as_agent.resume_state import FollowedTask
 from bridge.tools_as_agent.run import Conclusion
-from bridge.translate.availability import (
+from bridge.translate.extensions.availability import (
     unavailable_skills,
 )
 from bridge.translate.overrides import SkillOverride

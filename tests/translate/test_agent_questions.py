@@ -41,7 +41,7 @@ from bridge.translate.elicitation import (
     question_metadata,
     state_of_questions,
 )
-from bridge.translate.extension import ANSWER, BLOCK, QUESTION
+from bridge.translate.extensions.bridge import ANSWER, BLOCK, QUESTION
 from bridge.translate.own_questions import ElicitAction
 from bridge.translate.refusals import UntoldRefusal
 from tests.support.tools import tool

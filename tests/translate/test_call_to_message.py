@@ -15,7 +15,7 @@ from bridge.translate.call_to_message import (
     message_from_call,
     message_from_reply,
 )
-from bridge.translate.extension import SKILL, URI
+from bridge.translate.extensions.bridge import SKILL, URI
 from bridge.translate.message_to_call import RouteRules, SkillCall, call_from_message
 from bridge.translate.skill_tools import AgentTool, ToolSource, tools_of_agents
 from tests.support.limits import tool_rules

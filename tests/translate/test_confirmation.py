@@ -16,7 +16,7 @@ from bridge.translate.confirmation import (
     needs_confirmation,
     parts_of_confirmation,
 )
-from bridge.translate.extension import ANSWER, ARGUMENTS, QUESTION, SKILL
+from bridge.translate.extensions.bridge import ANSWER, ARGUMENTS, QUESTION, SKILL
 from tests.support.tools import tool
 
 pytestmark = pytest.mark.proves("map-confirm")

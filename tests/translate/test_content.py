@@ -23,7 +23,7 @@ from bridge.translate.content import (
     parts_from_result,
     peer_metadata,
 )
-from bridge.translate.extension import BLOCK, GATED, URI
+from bridge.translate.extensions.bridge import BLOCK, GATED, URI
 
 pytestmark = pytest.mark.proves("map-content")
 

@@ -22,7 +22,7 @@ from bridge.translate.elicitation import (
     required_urls,
     state_of_questions,
 )
-from bridge.translate.extension import ANSWER, BLOCK, QUESTION
+from bridge.translate.extensions.bridge import ANSWER, BLOCK, QUESTION
 
 COLORS: Final = ["red", "green", "blue"]
 PERSON: Final = {

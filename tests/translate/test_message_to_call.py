@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bridge.a2a.model.objects import Message, Part
-from bridge.translate.extension import ARGUMENTS, SKILL
+from bridge.translate.extensions.bridge import ARGUMENTS, SKILL
 from bridge.translate.message_to_call import (
     RouteRules,
     SkillCall,

@@ -9,7 +9,7 @@ import pytest
 from bridge.a2a.model.objects import Part
 from bridge.mcp.client.values import ProgressReport
 from bridge.translate.content import Repeated
-from bridge.translate.extension import PROGRESS
+from bridge.translate.extensions.bridge import PROGRESS
 from bridge.translate.outcome import progress_metadata, repeated_for, unaccepted_types
 
 RESULT = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.a2a.model.objects import Part, TaskState
-from bridge.translate.extension import BLOCK, PEER
+from bridge.translate.extensions.bridge import BLOCK, PEER
 from bridge.translate.outcome import error_metadata, parts_of_failure, state_of_error
 
 IMAGE = Part(raw="AAAA", media_type="image/png")

@@ -8,7 +8,7 @@ import pytest
 
 from bridge.a2a.model.objects import Message, Part
 from bridge.translate.arguments import Problem
-from bridge.translate.extension import ANSWER
+from bridge.translate.extensions.bridge import ANSWER
 from bridge.translate.message_to_call import UnclearCall
 from bridge.translate.own_questions import ElicitAction, action_of_message, arguments, ask_which_skill
 from tests.support.tools import skills, tool

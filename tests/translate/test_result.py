@@ -17,7 +17,7 @@ from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.mcp.schemas import validator_of
 from bridge.translate.blocks import ResultRules, blocks_from_parts
 from bridge.translate.content import PART_META, LinkRules, Repeated, parts_from_result, peer_metadata
-from bridge.translate.extension import BLOCK, GATED, PEER, SKILL
+from bridge.translate.extensions.bridge import BLOCK, GATED, PEER, SKILL
 from bridge.translate.outcome import error_metadata, parts_of_failure
 from bridge.translate.result import (
     ARTIFACT_META,

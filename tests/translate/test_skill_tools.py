@@ -17,7 +17,7 @@ from bridge.a2a.model.objects import (
 )
 from bridge.mcp.tools import UnservableTool, tools_from
 from bridge.translate.call_to_message import MessageIds, message_from_call
-from bridge.translate.extension import URI, declaration
+from bridge.translate.extensions.bridge import URI, declaration
 from bridge.translate.own_tools import follow_ups, search_tools
 from bridge.translate.skill_tools import (
     ToolRules,

@@ -27,7 +27,7 @@ from bridge.identity.callers.resource_rights import may_lead_there, may_use
 from bridge.identity.tokens.caller_token import Caller
 from bridge.mcp.server.face import INVALID_PARAMS, McpRefusal, refusal_of
 from bridge.text.jsonvalues import JsonObject
-from bridge.translate.mcp_requests import (
+from bridge.translate.extensions.mcp_requests import (
     COMPLETE,
     McpError,
     McpRequest,

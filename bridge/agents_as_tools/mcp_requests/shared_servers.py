@@ -19,7 +19,7 @@ from bridge.a2a.model.objects import AgentCard
 from bridge.agents_as_tools.resources import SCHEME
 from bridge.errors import PeerError, echoed
 from bridge.text.jsonvalues import JsonObject
-from bridge.translate.mcp_requests import COMPLETE, declared_servers
+from bridge.translate.extensions.mcp_requests import COMPLETE, declared_servers
 
 logger = logging.getLogger(__name__)
 

@@ -45,7 +45,7 @@ from bridge.identity.callers.resource_rights import may_use
 from bridge.identity.tokens.caller_token import Caller
 from bridge.mcp.messages import is_within
 from bridge.text.jsonvalues import JsonObject
-from bridge.translate.mcp_requests import (
+from bridge.translate.extensions.mcp_requests import (
     ACKNOWLEDGED,
     LIST_CHANGES,
     LISTEN,

@@ -88,7 +88,7 @@ class CallRequest:
     def metadata(self) -> JsonObject | None:
         """Metadata with the skill's name, for agents that read it there."""
         from bridge.translate.call_to_message import skill_metadata
-        from bridge.translate.extension import EXPLAIN, SKILL
+        from bridge.translate.extensions.bridge import EXPLAIN, SKILL
 
         if self.explains:
             return {SKILL: EXPLAIN}
@@ -109,7 +109,7 @@ class CallRequest:
         """
         from bridge.a2a.model.objects import Part
         from bridge.translate.call_to_message import arguments_in_words
-        from bridge.translate.extension import URI
+        from bridge.translate.extensions.bridge import URI
 
         is_ours = any(extension.uri == URI for extension in card.capabilities.extensions or ())
         if self.explains and (self.text is None or not is_ours):

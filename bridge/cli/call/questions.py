@@ -78,7 +78,7 @@ def questions_in(
 
 
 def _questions_in(status: TaskStatus, tool_of: Callable[[str], Tool | None]) -> list[CallQuestion]:
-    from bridge.translate.extension import QUESTION
+    from bridge.translate.extensions.bridge import QUESTION
 
     message = status.message
     key = ((message.metadata if message else None) or {}).get(QUESTION)
@@ -212,7 +212,7 @@ def declined(questions: list[CallQuestion]) -> AnswerParts:
         DeclinedError: the agent cannot be told.
     """
     from bridge.a2a.model.objects import Part
-    from bridge.translate.extension import ANSWER, QUESTION
+    from bridge.translate.extensions.bridge import ANSWER, QUESTION
 
     if all(question.takes_refusals for question in questions):
         # As data: the agent could take words for an answer.
@@ -264,7 +264,7 @@ def _chosen_by_enter(question: CallQuestion) -> str:
 def _answer(question: CallQuestion, given: str | JsonObject, *, is_of_several: bool = False) -> AnswerParts:
     from bridge.a2a.model.objects import Part
     from bridge.translate.call_to_message import arguments_in_words
-    from bridge.translate.extension import ANSWER, QUESTION
+    from bridge.translate.extensions.bridge import ANSWER, QUESTION
 
     part = Part(text=given) if isinstance(given, str) else Part(data=given, media_type=_JSON)
     if question.key is None:

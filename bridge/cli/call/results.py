@@ -254,7 +254,7 @@ class CallView:
 
 def progress_in(metadata: JsonObject | None) -> tuple[float, float | None] | None:
     """The numbers of a progress report in a status update's metadata."""
-    from bridge.translate.extension import PROGRESS  # imported here, because it imports the MCP SDK
+    from bridge.translate.extensions.bridge import PROGRESS  # imported here, because it imports the MCP SDK
 
     found = (metadata or {}).get(PROGRESS)
     progress, total = (found.get("progress"), found.get("total")) if isinstance(found, dict) else (None, None)

@@ -54,7 +54,7 @@ from bridge.translate.elicitation import (
     required_urls,
     state_of_questions,
 )
-from bridge.translate.extension import BLOCK, PROGRESS, QUESTION
+from bridge.translate.extensions.bridge import BLOCK, PROGRESS, QUESTION
 from bridge.translate.message_to_call import answer_in, arguments_in
 from bridge.translate.outcome import URL_REQUIRED, parts_of_failure, state_of_error
 from bridge.translate.result import ARTIFACT_META

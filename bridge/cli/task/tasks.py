@@ -215,7 +215,7 @@ def _since(task: Task) -> str:
 
 def _skill_of(task: Task) -> str:
     """The skill of a task, if its messages or metadata name one."""
-    from bridge.translate.extension import SKILL
+    from bridge.translate.extensions.bridge import SKILL
 
     metadata = [task.metadata, *(one.metadata for one in task.artifacts or ())]
     named = [(one or {}).get(SKILL) for one in metadata]
@@ -224,7 +224,7 @@ def _skill_of(task: Task) -> str:
 
 
 def _skills_in(message: Message) -> Iterator[JsonValue]:
-    from bridge.translate.extension import SKILL
+    from bridge.translate.extensions.bridge import SKILL
 
     yield (message.metadata or {}).get(SKILL)
     for part in message.parts:

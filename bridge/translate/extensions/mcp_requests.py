@@ -24,7 +24,7 @@ from bridge.a2a.model.errors import EXTENSION_SUPPORT_REQUIRED, A2AError, Violat
 from bridge.a2a.model.objects import AgentExtension, Message, Part, Role, made
 from bridge.errors import PeerError
 from bridge.text.jsonvalues import JsonObject
-from bridge.translate.extension import SKILL
+from bridge.translate.extensions.bridge import SKILL
 
 URI: Final = "urn:mcp-a2a:requests:v1"
 """The extension, and in the place of a skill's id: the message is a request of MCP. A bridge that does not know this id

@@ -30,7 +30,7 @@ from bridge.a2a.model.objects import Artifact, Part, StreamResponse, TaskState
 from bridge.a2a.tasks.agent import Job, Turn
 from bridge.cli.main import main
 from bridge.mcp.client.eras import Era
-from bridge.translate.extension import URI
+from bridge.translate.extensions.bridge import URI
 from tests.support import forked
 from tests.support.agents import give, say, serving
 from tests.support.asking import asking_command

@@ -9,7 +9,7 @@ import pytest
 
 from bridge.a2a.model.objects import AgentCapabilities, AgentCard, AgentExtension
 from bridge.source_state import SourceState
-from bridge.translate.availability import (
+from bridge.translate.extensions.availability import (
     AVAILABILITY_URI,
     OutageReport,
     agreed_states,

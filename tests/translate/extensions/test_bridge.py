@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bridge.a2a.model.objects import AgentExtension
-from bridge.translate import extension
-from bridge.translate.extension import URI, declaration
+from bridge.translate.extensions import bridge as extension
+from bridge.translate.extensions.bridge import URI, declaration
 from tests.support.tools import tool_of
 
 pytestmark = pytest.mark.proves("map-extension-card")

@@ -9,8 +9,8 @@ import pytest
 from bridge.a2a.model.errors import EXTENSION_SUPPORT_REQUIRED, INVALID_PARAMS, A2AError
 from bridge.a2a.model.objects import AgentExtension, Message, Part, Role
 from bridge.errors import PeerError
-from bridge.translate.extension import SKILL
-from bridge.translate.mcp_requests import (
+from bridge.translate.extensions.bridge import SKILL
+from bridge.translate.extensions.mcp_requests import (
     URI,
     McpError,
     McpRequest,
