@@ -37,7 +37,6 @@ from bridge.a2a.model.objects import (
 from bridge.agents_as_tools.caller_login import CallerLoginRound
 from bridge.agents_as_tools.handles import FarCall, FarContext, FarQuestion, Handles, tool_mark
 from bridge.agents_as_tools.mcp_tasks import task_fields
-from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.sending import AgentExchange, FaceRuntime, Sending, canceled_task
 from bridge.agents_as_tools.tool_results import ToolResults, failure, same_question
 from bridge.agents_as_tools.tools import PublishedTool
@@ -45,6 +44,7 @@ from bridge.concurrency import done_slowly, turn
 from bridge.errors import AuditAwayError, PeerError
 from bridge.identity.logins.login_credentials import LoginNeededError
 from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal, ReportProgress
+from bridge.remotes.remote_agent import RemoteAgent
 from bridge.seal import HandleError, HandleTooLongError, request_digest
 from bridge.text.jsonvalues import JsonObject
 from bridge.translate.agent_questions import (

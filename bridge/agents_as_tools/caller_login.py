@@ -19,11 +19,11 @@ from typing import Final
 from uuid import uuid4
 
 from bridge import trace
-from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.tool_results import failure
 from bridge.errors import PeerError
 from bridge.identity.logins.kept_logins import REFUSED_LOGINS_MOST, AwaitedLogin, CallerLogins, client_at
 from bridge.mcp.server.face import IncomingCall
+from bridge.remotes.remote_agent import RemoteAgent
 from bridge.text.jsonvalues import JsonObject
 
 _KEY: Final = "login"

@@ -28,7 +28,6 @@ from bridge.agents_as_tools.mcp_tasks import McpTasks
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.own_tools import FollowUp, call_of_skill, found_skills
 from bridge.agents_as_tools.push_hints import PushHints
-from bridge.agents_as_tools.remote_agent import RemoteAgent, read_cards
 from bridge.agents_as_tools.resources import TEMPLATE, part_place, read_card, read_part
 from bridge.agents_as_tools.sending import FaceRuntime, UnnamedMessages
 from bridge.agents_as_tools.tool_listing import FaceListing, listing_of
@@ -40,6 +39,7 @@ from bridge.errors import BridgeError, echoed, fault_policy_of
 from bridge.identity.callers.principals import MayUse, OfferedNames, may_use_everything
 from bridge.identity.tokens.caller_token import CallerToken
 from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal, TaskWork, refusal_of
+from bridge.remotes.remote_agent import RemoteAgent, read_cards
 from bridge.seal import HandleError
 from bridge.source_state import SourceState
 from bridge.text.jsonvalues import JsonObject

@@ -36,7 +36,6 @@ from bridge.a2a.model.objects import (
 )
 from bridge.agents_as_tools.handles import FarCall
 from bridge.agents_as_tools.options import FaceOptions
-from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.sending import FaceRuntime, Sending, canceled_task
 from bridge.agents_as_tools.tool_results import ToolResults, failure, same_question
 from bridge.bounded_map import BoundedMap
@@ -45,6 +44,7 @@ from bridge.errors import BridgeError, PeerError
 from bridge.identity.callers.principals import OfferedNames
 from bridge.identity.tokens.token_endpoint import TokenError
 from bridge.mcp.server.face import McpRefusal, TaskCaller, TaskWork, refusal_of
+from bridge.remotes.remote_agent import RemoteAgent
 from bridge.seal import HandleError
 from bridge.text.jsonvalues import JsonObject
 from bridge.translate.agent_questions import (

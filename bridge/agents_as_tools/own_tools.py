@@ -20,13 +20,13 @@ from bridge.a2a.client.follow import Pause, converse, wait_until_settled
 from bridge.a2a.model.life import ENDED, INTERRUPTED, SETTLED
 from bridge.a2a.model.objects import Message, SendMessageConfiguration, SendMessageRequest, Task, TaskState
 from bridge.agents_as_tools.handles import FarTask
-from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.sending import FaceRuntime, UnnamedMessages, canceled_task
 from bridge.agents_as_tools.tool_results import ToolResults
 from bridge.agents_as_tools.tools import PublishedTool, Tools
 from bridge.concurrency import done_slowly
 from bridge.errors import PeerError, echoed
 from bridge.mcp.server.face import IncomingCall
+from bridge.remotes.remote_agent import RemoteAgent
 from bridge.text.jsonvalues import JsonObject
 from bridge.translate.agent_questions import AskingTask, answer_message
 from bridge.translate.call_to_message import (

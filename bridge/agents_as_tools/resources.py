@@ -16,11 +16,11 @@ from pydantic import JsonValue
 
 from bridge.a2a.model.objects import AgentCard, AgentExtension, Part, Task
 from bridge.agents_as_tools.handles import FarTask, Handles
-from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.errors import echoed
 from bridge.identity.tokens.caller_token import Caller, CallerToken
 from bridge.local.file_names import named_by_type, safe_file_name
 from bridge.mcp.server.face import INVALID_PARAMS, McpRefusal
+from bridge.remotes.remote_agent import RemoteAgent
 from bridge.seal import HandleError, HandleTooLongError
 from bridge.text.jsonvalues import JsonObject
 from bridge.text.safe_text import without_hidden_characters

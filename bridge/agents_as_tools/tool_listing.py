@@ -19,11 +19,11 @@ from bridge.agents_as_tools.mcp_requests.shared_servers import (
     shared_servers,
 )
 from bridge.agents_as_tools.options import FaceOptions
-from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.resources import card_resource
 from bridge.agents_as_tools.tools import PublishedTool, Tools, published_tools, tool_remarks
 from bridge.identity.callers.principals import MayUse, OfferedNames, may_use_everything
 from bridge.mcp.tools import UnservableTool
+from bridge.remotes.remote_agent import RemoteAgent
 from bridge.text.jsonvalues import JsonObject
 from bridge.text.safe_text import web_link, without_hidden_characters
 from bridge.translate.overrides import Remark, ToolOverride

@@ -16,7 +16,6 @@ from bridge.a2a.model.life import ENDED
 from bridge.a2a.model.objects import Message, Task, TaskState, TaskStatus
 from bridge.agents_as_tools.handles import FarContext, FarTask, Handles, tool_mark
 from bridge.agents_as_tools.options import FaceOptions
-from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.resources import links_of
 from bridge.errors import PeerError
 from bridge.mcp.server.face import (
@@ -25,6 +24,7 @@ from bridge.mcp.server.face import (
     MISSING_REQUIRED_CLIENT_CAPABILITY,
     McpRefusal,
 )
+from bridge.remotes.remote_agent import RemoteAgent
 from bridge.seal import HandleTooLongError
 from bridge.text.jsonvalues import JsonObject
 from bridge.translate.agent_questions import (

@@ -30,9 +30,9 @@ from bridge.a2a.model.life import ENDED
 from bridge.a2a.model.objects import AuthenticationInfo, TaskPushNotificationConfig
 from bridge.agents_as_tools.handles import FarTask, FarWebhook, Handles, webhook_of
 from bridge.agents_as_tools.push_hints import HintWaiter, PushHints
-from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.concurrency import border
 from bridge.errors import PeerError
+from bridge.remotes.remote_agent import RemoteAgent
 from bridge.seal import LIFETIME_SECONDS, HandlePurpose, HandleTooLongError
 from bridge.settings import AgentSettings
 

@@ -26,10 +26,8 @@ from bridge.a2a.client.version_question import version_question
 from bridge.a2a.wire.versions import VERSIONS
 from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles
-from bridge.agents_as_tools.on_behalf import ByExchange, ByHeader, ByLogin, OnBehalf
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.push_hints import PushHints
-from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.plan import CatalogPlan, OfferedPlan, Plan, ProcessPlan, RemotePlan
 from bridge.concurrency import border
 from bridge.config.tables.profile import Profile
@@ -45,6 +43,8 @@ from bridge.local.private_files import private_folder
 from bridge.local.user_folders import cache_folder, state_folder
 from bridge.mcp.server.server import McpLimits, McpServer
 from bridge.notices import Notify, TokenListener, ignore_notice
+from bridge.remotes.on_behalf import ByExchange, ByHeader, ByLogin, OnBehalf
+from bridge.remotes.remote_agent import RemoteAgent
 from bridge.seal import Seal, agent_mark, key_in, keys_in
 from bridge.settings import AgentSettings
 from bridge.text.safe_text import shell_word

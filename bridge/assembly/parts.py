@@ -16,12 +16,12 @@ import anyio.abc
 from starlette.types import ASGIApp
 
 from bridge.a2a.client.catalog import CatalogSource
-from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.offered_server import OfferedServer
 from bridge.assembly.plan import CatalogPlan, Plan, ServerPlan
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.identity.callers.principals import Principal, PrincipalNames, waiting_rights
 from bridge.mcp.client.upstream import Upstream
+from bridge.remotes.remote_agent import RemoteAgent
 
 T = TypeVar("T")
 

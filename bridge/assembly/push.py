@@ -15,13 +15,13 @@ from bridge.a2a.tasks.webhooks import WebhookRecords, WebhookRules, Webhooks
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.push_receiver import PushReceiver, ReceiverBounds
-from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.offered_server import SharedResources
 from bridge.assembly.plan import ProcessPlan
 from bridge.config.tables.profile import Profile
 from bridge.local.private_files import private_folder
 from bridge.local.user_folders import state_folder
 from bridge.notices import Notify, ignore_notice
+from bridge.remotes.remote_agent import RemoteAgent
 from bridge.seal import key_in, keys_in
 from bridge.store.contract import Store
 from bridge.store.outbox import WebhookLimits

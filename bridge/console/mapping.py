@@ -11,7 +11,6 @@ from dataclasses import fields
 
 from pydantic import JsonValue
 
-from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.tools import PublishedTool
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.offered_server import OfferedServer
@@ -19,6 +18,7 @@ from bridge.assembly.published_agent import PublishedAgent
 from bridge.console.console_access import Visit
 from bridge.console.paging import Paging
 from bridge.console.paths import path_of
+from bridge.remotes.remote_agent import RemoteAgent
 from bridge.text.jsonvalues import JsonObject
 from bridge.text.safe_text import without_hidden_characters
 from bridge.tools_as_agent.skills import Skill

@@ -25,7 +25,6 @@ from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.client.http import redacted_url
 from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.wire.canonical_card import CardForm, CardProof
-from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.offered_server import OfferedServer, other_kind_at
 from bridge.assembly.parts import catalogs_of, servers_of
@@ -43,6 +42,7 @@ from bridge.mcp.client.upstream import Upstream
 from bridge.mcp.tools import Tool
 from bridge.process.place_findings import FindingFault, RedirectUri, place_faults, redirect_uris
 from bridge.process.serve import unannounced_bridge
+from bridge.remotes.remote_agent import RemoteAgent
 from bridge.seal import key_in
 from bridge.text.safe_text import without_hidden_characters
 from bridge.translate.extensions.mcp_requests import Shared, shared_of

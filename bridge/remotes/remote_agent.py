@@ -20,7 +20,6 @@ from bridge.a2a.client.http_cache import DistrustedError
 from bridge.a2a.client.interfaces import address_notes
 from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.wire.canonical_card import CardProof
-from bridge.agents_as_tools.on_behalf import OnBehalf
 from bridge.concurrency import Backoff, border
 from bridge.errors import UNAUTHORIZED, PeerError
 from bridge.http.private_addresses import AddressGuard
@@ -29,6 +28,7 @@ from bridge.identity.logins.later_login import LaterLogin
 from bridge.identity.logins.login_credentials import LoginNeededError, LoginToken
 from bridge.identity.tokens.caller_token import Caller
 from bridge.identity.tokens.token_exchange import CallerTokenError
+from bridge.remotes.on_behalf import OnBehalf
 from bridge.seal import agent_mark
 from bridge.source_state import HeardRefusal, SourceState
 from bridge.translate.extensions import mcp_requests

@@ -15,10 +15,10 @@ from mcp import Client, MCPError
 from mcp.client.subscriptions import Subscription
 
 from bridge.agents_as_tools.mcp_requests import subscriptions
-from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.identity.callers.principals import Principal
 from bridge.identity.tokens.caller_token import Caller
 from bridge.mcp.server.face import McpRefusal
+from bridge.remotes.remote_agent import RemoteAgent
 from tests.agents_as_tools.test_mcp_requests import exposing_all, plainly, raw
 from tests.support.agent_faces import Served
 from tests.support.sharing_agent import ALL, Json, SharingAgent

@@ -12,9 +12,9 @@ import pytest
 from bridge.a2a.client.agent_card import FoundCard, card_from
 from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles
-from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.tool_listing import FaceListing, Introduction, listing_of
 from bridge.errors import PeerError
+from bridge.remotes.remote_agent import RemoteAgent
 from bridge.seal import Seal
 from bridge.text.jsonvalues import json_bytes
 from tests.hostile.agent_cards import card_of

@@ -22,7 +22,6 @@ from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.client.http import NotReachedError, origin_of
 from bridge.a2a.client.interfaces import ConnectionPolicy, Trust
 from bridge.a2a.model.objects import AgentCard
-from bridge.agents_as_tools.remote_agent import RemoteAgent, read_cards
 from bridge.assembly.offered_server import other_kind_at
 from bridge.assembly.plan import RemotePlan
 from bridge.errors import PeerError
@@ -32,6 +31,7 @@ from bridge.http.probe import WantedKind, kind_at
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import explained_at
 from bridge.mcp.client.upstream import Upstream
+from bridge.remotes.remote_agent import RemoteAgent, read_cards
 from tests.support.certificates import served_as
 from tests.support.limits import calls, card_bounds, client_options, server_settings, url_at
 from tests.support.scripted_agent import plain_card

@@ -16,11 +16,11 @@ from bridge.a2a.client.agent_card import CardSource
 from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.options import FaceOptions
-from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.http.request_checks import FaceAddress
 from bridge.identity.callers.principals import LOCAL
 from bridge.identity.callers.verifiers import Access
 from bridge.mcp.server.server import McpServer
+from bridge.remotes.remote_agent import RemoteAgent
 from bridge.seal import Seal
 from bridge.translate.extensions import mcp_requests
 from bridge.translate.extensions.bridge import URI

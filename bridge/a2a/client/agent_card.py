@@ -320,7 +320,7 @@ class OwnCard:
     The card needs no request, so a start neither waits for it nor needs a listening socket. It names the address at
     which the process reaches itself, which may differ from its public address. Watchers are told of a change at once.
 
-    Implements `bridge.agents_as_tools.remote_agent.CardProvider`. Compared by identity.
+    Implements `bridge.remotes.remote_agent.CardProvider`. Compared by identity.
     """
 
     def __init__(

@@ -37,13 +37,13 @@ from bridge.a2a.model.objects import (
 )
 from bridge.agents_as_tools.mcp_requests.shared_servers import SharedServer, SharedServers
 from bridge.agents_as_tools.options import FaceOptions
-from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.concurrency import Backoff, Signal, border
 from bridge.errors import BridgeError, PeerError
 from bridge.identity.callers.principals import Principal
 from bridge.identity.callers.resource_rights import may_use
 from bridge.identity.tokens.caller_token import Caller
 from bridge.mcp.messages import is_within
+from bridge.remotes.remote_agent import RemoteAgent
 from bridge.text.jsonvalues import JsonObject
 from bridge.translate.extensions.mcp_requests import (
     ACKNOWLEDGED,
