@@ -20,6 +20,7 @@ from bridge.a2a.model import errors, life
 from bridge.a2a.model.objects import Part, TaskState
 from bridge.a2a.tasks import idempotency
 from bridge.agents_as_tools import mcp_tasks
+from bridge.mcp.client.as_tools import prompts, resources, uri_templates
 from bridge.text.jsonvalues import JsonObject
 from bridge.tools_as_agent import bridge_notes
 from bridge.translate import (
@@ -29,6 +30,7 @@ from bridge.translate import (
     examples,
     message_to_call,
     outcome,
+    prompt_messages,
     refusals,
     result,
     skills,
@@ -57,6 +59,10 @@ BLOCK_SAMPLES: Final[Mapping[str, JsonObject]] = {
 }
 """One block of each type that the table knows."""
 
+PROMPT_SAMPLE: Final[JsonObject] = {
+    "messages": [{"role": "user", "content": {"type": "text", "text": "Hello"}}],
+}
+
 OTHER_BLOCK: Final[JsonObject] = {"type": "hologram", "shape": "cube"}
 LOCAL_LINK: Final[JsonObject] = {"type": "resource_link", "uri": "file:///etc/hosts", "name": "hosts"}
 
@@ -82,7 +88,16 @@ A2A_ERRORS: Final = {name: one for name, one in vars(errors).items() if isinstan
 def mapping() -> str:
     """The page."""
     return HEAD + "".join(
-        (*_content(), *_states(), *_failures(), *_messages(), *_questions(), *_names(), *_keys())
+        (
+            *_content(),
+            *_other_skills(),
+            *_states(),
+            *_failures(),
+            *_messages(),
+            *_questions(),
+            *_names(),
+            *_keys(),
+        )
     )
 
 
@@ -133,6 +148,48 @@ def _structured() -> Iterator[str]:
     )
     yield "\nA text that says anything else always stays, beside the data, and so does the text of a failure. A task "
     yield "is stored in the form in which\nits caller got it: GetTask and ListTasks show every client that one.\n\n"
+
+
+def _other_skills() -> Iterator[str]:
+    yield "## Prompts and resources as skills\n\nWith `prompts` and `resources` of an agent, "
+    yield "a listed entry is a skill, "
+    yield "and its answer is the result of a tool, whose content becomes\nparts as above:\n\n"
+    answer = prompts.result_of_messages(PROMPT_SAMPLE)
+    (part,) = prompt_messages.parts_of_messages(answer, content.LinkRules(extension_active=False))
+    shown = part.changed(metadata={extension.MESSAGE: (part.metadata or {})[extension.MESSAGE]}).model_dump(
+        mode="json", by_alias=True, exclude_none=True
+    )
+    template = uri_templates.template_from("notes://{year}/{name}{?lang}")
+    needed = ", ".join(
+        name if is_needed else f"{name} (optional)" for name, is_needed in template.variables.items()
+    )
+    yield from _table(
+        ("in MCP", "the skill", "takes", "asks", "answers"),
+        [
+            (
+                "prompt `greet`",
+                f"`{prompts.PREFIX}greet`",
+                "its arguments, as texts",
+                "`prompts/get`",
+                f"for each block of a message: {_json(shown)}",
+            ),
+            (
+                "template `note`: `notes://{year}/{name}{?lang}`",
+                f"`{resources.TEMPLATE_PREFIX}note`",
+                needed,
+                f"`resources/read` of `{template.expanded({'year': '1', 'name': 'a b'})}`",
+                "the contents",
+            ),
+            (
+                "all resources",
+                f"`{resources.SEARCH}`",
+                "`query` or `uri`",
+                "`resources/list`, then `resources/read` of the one that is meant",
+                "the contents, or links",
+            ),
+        ],
+    )
+    yield "\n"
 
 
 def _states() -> Iterator[str]:

@@ -36,6 +36,7 @@ from bridge.identity.tokens.token_endpoint import OAuthClient
 from bridge.identity.tokens.token_exchange import CallerTokens
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
+from bridge.mcp.tools import StandInKind
 from bridge.replicas.replica_address import ReplicaAddress
 from bridge.settings import RunSettings, ServerSettings
 from bridge.telemetry.database_sight import DatabaseSight
@@ -96,6 +97,8 @@ class ServerPlan:
     """Whether each of several processes at one socket may start the command."""
     ready: ReadyMapping | None = None
     """The ready mapping of a well-known server."""
+    stand_ins: frozenset[StandInKind] = frozenset()
+    """What some agent wants to have presented as tools."""
 
     @classmethod
     def as_profile_says(
@@ -219,6 +222,8 @@ class PublishedPlan:
     """Those that the card declares, beside the bridge's own."""
     share: tuple[Shared, ...] = ()
     """What it passes on of its tool servers besides tools."""
+    stand_ins: frozenset[StandInKind] = frozenset()
+    """Which of its tool servers' prompts and resources are skills, too."""
     fail: Fail | None = None
     language: FaceLanguage | None = None
     """None takes the language of the profile. With `model`, a model is asked what the language leaves open."""

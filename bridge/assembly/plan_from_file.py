@@ -69,6 +69,7 @@ from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.in_process import InProcessTarget, low_level
 from bridge.mcp.client.transports.stdio import ChildPace, StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
+from bridge.mcp.tools import StandInKind
 from bridge.replicas.replica_address import ReplicaAddress
 from bridge.settings import ServerSettings
 from bridge.translate.extensions.passed_metadata import DeclaredExtension
@@ -121,7 +122,12 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
         allow_unauthenticated=table.allow_unauthenticated,
         signing=_signing(table),
         servers={
-            key: _server(key, table, process, place, loaded.servers, on_line=on_line)
+            key: replace(
+                _server(key, table, process, place, loaded.servers, on_line=on_line),
+                stand_ins=frozenset().union(
+                    *(_stand_ins(agent) for agent in config.tools_as_agent.values() if key in agent.sources)
+                ),
+            )
             for key, table in config.tool_servers.items()
         },
         agents={
@@ -532,10 +538,16 @@ def _published(name: str, table: ToolsAsAgentTable, loaded: LoadedConfig) -> Pub
             for extension in table.extensions
         ),
         share=tuple(dict.fromkeys(table.share)),
+        stand_ins=_stand_ins(table),
         fail=table.fail,
         language=table.language,
         overrides={pattern: _skill(skill) for pattern, skill in table.skills.items()},
     )
+
+
+def _stand_ins(table: ToolsAsAgentTable) -> frozenset[StandInKind]:
+    wanted: dict[StandInKind, str | None] = {"prompts": table.prompts, "resources": table.resources}
+    return frozenset(kind for kind, served_as in wanted.items() if served_as == "skills")
 
 
 def _store(name: str, loaded: LoadedConfig) -> str | SharedStore | None:

@@ -201,6 +201,7 @@ def agent_options_of(
         description=plan.card_description,
         extensions=plan.extensions,
         share=frozenset(plan.share),
+        stand_ins=plan.stand_ins,
     )
 
 

@@ -202,6 +202,7 @@ class ToolServers:
             on_change=has_changed,
             hops=self._hops,
             known_listing=None if listing is None else kept_listing(listing, plan.settings.schema_values),
+            stand_ins=plan.stand_ins,
         )
         return upstream
 

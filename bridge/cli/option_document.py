@@ -218,6 +218,8 @@ def _agent(options: Mapping[str, Any]) -> dict[str, Any]:
         "description": options["description"] or None,
         "fail": options["fail"],
         "share": [kind.strip() for kind in options["share"].split(",")] if options["share"] else None,
+        "prompts": options["prompts"],
+        "resources": options["resources"],
         "skills": {"*": {"call_timeout_seconds": options["call_timeout_seconds"]}},
     }
 

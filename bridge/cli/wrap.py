@@ -138,6 +138,16 @@ def serving_options(log_level: str) -> Callable[[_Command], _Command]:
     metavar="resources,prompts",
     help="Also pass on the server's resources, its prompts, or both (docs/extensions.md).",
 )
+@click.option(
+    "--prompts",
+    type=click.Choice(["skills"]),
+    help="Make each prompt of the server a skill, for clients that know nothing of MCP.",
+)
+@click.option(
+    "--resources",
+    type=click.Choice(["skills"]),
+    help="Make each resource template a skill, and one skill that finds and reads the other resources.",
+)
 @serving_options("info")
 def wrap(**options: Any) -> int:
     """Serve an MCP server as an A2A agent.

@@ -11,9 +11,9 @@ Spec: MCP 2026-07-28 and 2025-11-25, server/tools.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal, Protocol
 
 from jsonschema.protocols import Validator
 from pydantic import JsonValue
@@ -27,6 +27,51 @@ from bridge.mcp.schemas import (
 )
 from bridge.mcp.tool_fields import with_typed_fields
 from bridge.text.jsonvalues import JsonObject, exceeds_floats, is_deeper
+
+StandInKind = Literal["prompts", "resources"]
+
+MESSAGE_META: Final = "mcp-a2a/message"
+"""The `_meta` key of a block that comes from the message of a prompt: the other fields of the message."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallOfStandIn:
+    """One call of a tool that stands for a prompt or resources."""
+
+    arguments: JsonObject
+    rounds: JsonObject
+    """The `inputResponses` and the `requestState` of a later round; empty in the first."""
+    may_read: Callable[[str], bool]
+    """Whether the caller may read the resource with this URI."""
+    ask: Callable[[str, JsonObject], Awaitable[JsonObject]]
+    """Sends a request with a method and params, and returns the result as the server sent it."""
+
+
+class StandIn(Protocol):
+    """What a tool of the bridge stands for, in place of a tool of its server."""
+
+    @property
+    def kind(self) -> StandInKind:
+        """Whether it is a prompt, or resources."""
+        ...
+
+    @property
+    def entry(self) -> JsonObject:
+        """The prompt or template as its server lists it; empty if the tool stands for no single entry."""
+        ...
+
+    @property
+    def method(self) -> str:
+        """The request that a call begins with."""
+        ...
+
+    async def result(self, call: CallOfStandIn) -> JsonObject:
+        """The answer to a call, as the result of a tool.
+
+        Raises:
+            PeerError: the server gave no answer, or refused the request.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +89,8 @@ class Tool:
     """The arguments that a header repeats, by their paths: the `x-mcp-header` of each (MCP 2026-07-28)."""
     odd: tuple[str, ...] = ()
     """Descriptions of the listed fields that were left out."""
+    stands_for: StandIn | None = None
+    """What the tool stands for; None for a tool of the server."""
 
     def text(self, key: str) -> str | None:
         """A text field of the tool, such as `title` or `description`; None if it is absent or empty."""

@@ -19,6 +19,8 @@ from bridge.a2a.tasks.draft import BriefWork
 from bridge.concurrency import ToolLimiters
 from bridge.identity.callers.principals import OfferedNames, Principal
 from bridge.mcp.client.upstream import OwnSession, QueueFullError, Upstream
+from bridge.mcp.client.values import ToolListing
+from bridge.mcp.tools import StandInKind, Tool
 from bridge.source_state import SourceState
 from bridge.tools_as_agent.caller_login import AwaitedCall, CallerLoginCheck, Present
 from bridge.tools_as_agent.card import ToolServerSummary, make_card
@@ -182,7 +184,9 @@ class ToolsAgent:
         """Read the servers' current tools and states."""
         self._states.read(self._sources.values())
         listed = [
-            (source.key, tool) for source in self._sources.values() for tool in source.upstream.listing.tools
+            (source.key, tool)
+            for source in self._sources.values()
+            for tool in _tools_of(source.upstream.listing, self._chosen.stand_ins)
         ]
         self.skill_set = skills_of(
             listed,
@@ -569,6 +573,14 @@ def _label_hop(skill_id: str, source: SkillSource | None) -> None:
     """Set the skill and peer of the request's trace hop, if the request is traced."""
     if (hop := trace.hop.get()) is not None:
         hop.skill, hop.peer = skill_id, "" if source is None else source.key
+
+
+def _tools_of(listing: ToolListing, kinds: frozenset[StandInKind]) -> Sequence[Tool]:
+    """The tools of a server that become skills: its own, and those that stand for things of these kinds."""
+    if not kinds:
+        return listing.tools
+    stand_ins = (tool for tool in listing.stand_ins if tool.stands_for and tool.stands_for.kind in kinds)
+    return *listing.tools, *stand_ins
 
 
 def _without_model(wait: ModelWait) -> RequireInput:

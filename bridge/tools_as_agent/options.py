@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bridge.mcp.tools import StandInKind
 from bridge.settings import ArgumentSettings, CardSettings, ContentSettings, RunSettings
 from bridge.tools_as_agent.chooser import Chooser
 from bridge.translate.extensions.mcp_requests import Shared
@@ -24,6 +25,8 @@ class AgentOptions:
     """Extensions that the card declares besides the bridge's own. Their metadata is passed to the tools and back."""
     share: frozenset[Shared] = frozenset()
     """What it passes on of its servers besides tools."""
+    stand_ins: frozenset[StandInKind] = frozenset()
+    """Which of its servers' prompts and resources are skills, too."""
     chooser: Chooser | None = None
     """The model that is asked what a text means; None asks none."""
     push: bool = False

@@ -42,6 +42,7 @@ from bridge.tools_as_agent.resume_state import (
     ServerQuestion,
 )
 from bridge.tools_as_agent.route import ask_server_questions, open_questions
+from bridge.tools_as_agent.shared_rights import view_of
 from bridge.tools_as_agent.task_asker import (
     KeepQuestions,
     PausableDeadline,
@@ -124,6 +125,9 @@ class CallInRounds:
             task = self._decision.task
             return await self._follow(TaskHandle(task.task_id, task.is_legacy), self._queue.session)
         call = _first_call(self._decision, self._options, self._extension_metadata())
+        if self._decision.skill.tool.stands_for is not None:
+            view = view_of(self._job.turn.principal, self._options.content.allow_file_links)
+            call = replace(call, may_read=view.may_read)
         result = await result_in_rounds(call, partial(self._once, progress), self._answers_to)
         if isinstance(result, RequireInput) or (handle := handle_from(result)) is None:
             return result

@@ -29,6 +29,7 @@ from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.server_tasks import TaskCancelledError
 from bridge.mcp.client.session import resource_of
 from bridge.mcp.client.upstream import Upstream
+from bridge.mcp.tools import StandInKind
 from bridge.text.jsonvalues import JsonObject, json_bytes
 from bridge.tools_as_agent.bridge_notes import message_with_notes, notes_of
 from bridge.tools_as_agent.options import AgentOptions
@@ -135,7 +136,7 @@ class ToolRun:
     async def _finish(self, job: Job, result: JsonObject, read: dict[str, Sequence[JsonValue]]) -> None:
         links = LinkRules(URI in job.turn.extensions, self._options.content.allow_file_links, read)
         is_error = result.get("isError") is True
-        parts = parts_from_result(result, links, _repeated(job, is_error=is_error))
+        parts = self._parts(result, links, _repeated(job, is_error=is_error))
         metadata: JsonObject = {SKILL: self._decision.skill_id}
         peer = peer_metadata(result)
         if peer:
@@ -162,6 +163,18 @@ class ToolRun:
             )
         return await self._end(job, TaskState.COMPLETED, _note_on(parts, job))
 
+    def _parts(self, result: JsonObject, links: LinkRules, repeated: Repeated) -> tuple[Part, ...]:
+        if not self._stands_for("prompts"):
+            return parts_from_result(result, links, repeated)
+        # Imported only by an agent whose prompts are skills.
+        from bridge.translate.prompt_messages import parts_of_messages
+
+        return parts_of_messages(result, links)
+
+    def _stands_for(self, kind: StandInKind) -> bool:
+        stands_for = self._decision.skill.tool.stands_for if isinstance(self._decision, RunTool) else None
+        return stands_for is not None and stands_for.kind == kind
+
     async def _end(
         self,
         job: Job,
@@ -182,6 +195,8 @@ class ToolRun:
         content = result.get("content")
         if URI in job.turn.extensions or not isinstance(content, list):
             return {}
+        if self._stands_for("resources"):
+            return {}  # what a search has found, from which the client chooses
         if not (links := links_to_read(content)):
             return {}
         read: dict[str, Sequence[JsonValue]] = {}

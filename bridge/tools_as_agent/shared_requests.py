@@ -30,7 +30,6 @@ from bridge.a2a.tasks.agent import Job, PlannedWork, StandingWork, Turn, WorkNam
 from bridge.a2a.tasks.draft import BriefWork
 from bridge.errors import BusyError, PeerError, counted, fault_policy_of
 from bridge.identity.callers.principals import ANONYMOUS, LOCAL, Principal
-from bridge.identity.callers.resource_rights import ALL, may_become, may_lead_there, may_use, scheme_of
 from bridge.identity.logins.kept_logins import client_at
 from bridge.mcp.client.call_queue import Claimant
 from bridge.mcp.client.faults import ServerRefusedError
@@ -39,6 +38,7 @@ from bridge.mcp.client.upstream import OwnSession, QueueFullError, Upstream
 from bridge.text.jsonvalues import JsonObject
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.run_for_caller import require_caller_token
+from bridge.tools_as_agent.shared_rights import view_of
 from bridge.tools_as_agent.shared_subscriptions import SubscriptionRules, SubscriptionRun
 from bridge.translate.extensions.mcp_requests import (
     COMPLETE,
@@ -224,18 +224,7 @@ class SharedRequests:
 
     def _view_of(self, principal: Principal) -> SharedView:
         assert self._options is not None
-        globs, allow_file = principal.resource_globs, self._options.content.allow_file_links
-
-        def is_passed(uri: str) -> bool:
-            return allow_file or scheme_of(uri) != "file"
-
-        return SharedView(
-            ALL not in globs or ALL not in principal.prompt_globs,
-            lambda uri: is_passed(uri) and may_use(globs, uri),
-            lambda template: is_passed(template) and may_lead_there(globs, template),
-            lambda template, values: is_passed(template) and may_become(globs, template, values),
-            principal.may_use_prompt,
-        )
+        return view_of(principal, self._options.content.allow_file_links)
 
     # Subscriptions
 

@@ -52,7 +52,16 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
         HttpTarget,
     )
     assert {kind.__name__: names for kind in made_of_a_profile if (names := _defaults_of(kind))} == {
-        "AgentOptions": {"name", "face", "push", "description", "extensions", "share", "chooser"},
+        "AgentOptions": {
+            "name",
+            "face",
+            "push",
+            "description",
+            "extensions",
+            "share",
+            "stand_ins",
+            "chooser",
+        },
         "FreshnessBounds": {"retry_seconds", "answer_seconds"},
         "ClientOptions": {
             "extensions",
@@ -81,7 +90,7 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
             "piece_seconds",
             "stale_seconds",
         },
-        "ToolCall": {"input_responses", "meta", "request_state"},
+        "ToolCall": {"input_responses", "may_read", "meta", "request_state"},
         "HttpTarget": {
             "callers",
             "headers",

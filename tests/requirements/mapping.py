@@ -468,6 +468,10 @@ MAPPING: Final = (
                 "A skill stays on the card while its server is down; the card says since when, by a word of a closed"
                 " list, and all replicas say the same"
             ),
+            "map-prompt-resource-skills": (
+                "For clients that know nothing of MCP, a prompt is a skill that answers its messages, and a template"
+                " and the plain resources are skills that read, under the rights of the caller"
+            ),
             "map-mcp-requests": (
                 "Requests of MCP, their results, errors and notifications cross A2A to the letter"
             ),

@@ -41,6 +41,13 @@ class Notes:
     """How often each resource was subscribed to and not given up, under MCP 2025-11-25."""
     listening: int = 0
     """How many requests `subscriptions/listen` are open, besides that of the bridge for its tools."""
+    prompts: tuple[str, ...] = ("greet", "leak")
+    templates: tuple[str, ...] = (
+        "note:///public/{name}",
+        "note:///secret/{name}",
+        "note:///{+path}",
+        "file:///{+path}",
+    )
     read: list[str] = field(default_factory=list)
     moved: anyio.Event = field(default_factory=anyio.Event)
     bus: InMemorySubscriptionBus = field(default_factory=InMemorySubscriptionBus)
@@ -121,8 +128,7 @@ class Notes:
         )
 
     async def _templates(self, context: Context, params: Any) -> types.ListResourceTemplatesResult:
-        templates = ("note:///public/{name}", "note:///secret/{name}", "note:///{+path}", "file:///{+path}")
-        listed = [types.ResourceTemplate(uri_template=one, name=one) for one in templates]
+        listed = [types.ResourceTemplate(uri_template=one, name=one) for one in self.templates]
         return types.ListResourceTemplatesResult(resource_templates=listed, ttl_ms=0, cache_scope="public")
 
     async def _read(
@@ -164,7 +170,7 @@ class Notes:
             self._move()
 
     async def _prompts(self, context: Context, params: Any) -> types.ListPromptsResult:
-        listed = [types.Prompt(name=name) for name in ("greet", "leak")]
+        listed = [types.Prompt(name=name) for name in self.prompts]
         return types.ListPromptsResult(prompts=listed, ttl_ms=0, cache_scope="public")
 
     async def _prompt(self, context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:

@@ -369,6 +369,16 @@ class ToolsAsAgentTable(Table):
         description="what its tool servers have besides tools and it passes on: `resources` (with their templates), "
         "`prompts`, each with completion (docs/extensions.md); without it, nothing",
     )
+    prompts: Literal["skills"] | None = Field(
+        default=None,
+        description="`skills`: each prompt of its tool servers is a skill `prompt:NAME`, for clients that know nothing "
+        "of MCP; without it, none is",
+    )
+    resources: Literal["skills"] | None = Field(
+        default=None,
+        description="`skills`: each resource template of its tool servers is a skill `resource:NAME`, and one skill "
+        "`resources` finds and reads the other resources; without it, none is",
+    )
     skills: dict[Text, SkillTable] = Field(
         default_factory=dict,
         description="its skills, by exact name or glob",

@@ -155,6 +155,8 @@ class Wire(JSONRPCDispatcher):
         self._unanswered = self._unanswered_bytes = 0
         self._questions = questions
         self._on_tools_changed = on_tools_changed
+        self.list_changes = frozenset({TOOLS_CHANGED})
+        """The notifications after which the tools are listed again."""
         self._writable = True
         self._answers: dict[RequestId, asyncio.Future[JsonObject | ErrorData]] = {}
         self._progress: dict[str, OnProgress] = {}
@@ -338,7 +340,7 @@ class Wire(JSONRPCDispatcher):
     def _see(self, method: str, params: Mapping[str, Any]) -> None:
         if self.on_hop is not None:
             self._hop("<", method=method, params=params)
-        if method == TOOLS_CHANGED:
+        if method in self.list_changes:
             self._on_tools_changed()
         elif method == _PROGRESS:
             listener = self._progress.get(str(params.get("progressToken")))

@@ -63,7 +63,13 @@ class KeptListing:
         members = json.loads(self.kept)
         tools, faulty = tools_from(members["tools"], SchemaBudget(self.schema_values))
         left_out = tuple(UnservableTool(name, reason) for name, reason in members["left_out"])
-        return ToolListing(tools, left_out + faulty)
+        listing = ToolListing(tools, left_out + faulty)
+        if not (entries := members.get("stand_ins")):
+            return listing
+        # Imported only by a bridge that presents prompts or resources as tools.
+        from bridge.mcp.client.as_tools.listing import stand_ins_from
+
+        return stand_ins_from(listing, entries, self.schema_values)
 
     @cached_property
     def greeting(self) -> Greeting:
@@ -162,6 +168,11 @@ def _as_kept(listing: ToolListing, greeting: Greeting) -> bytes:
         "tools": [tool.listed for tool in listing.tools],
         "left_out": [[tool.name, tool.reason] for tool in listing.left_out],
     }
+    if listing.stand_ins:
+        # Imported only by a bridge that presents prompts or resources as tools.
+        from bridge.mcp.client.as_tools.listing import kept_entries
+
+        members["stand_ins"] = kept_entries(listing.stand_ins)
     return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 

@@ -64,7 +64,7 @@ from bridge.mcp.client.values import (
     ToolCall,
     ToolListing,
 )
-from bridge.mcp.tools import Tool
+from bridge.mcp.tools import CallOfStandIn, StandIn, StandInKind, Tool
 from bridge.settings import ServerSettings
 from bridge.text.jsonvalues import JsonObject, words_of
 from bridge.text.safe_text import web_link
@@ -157,6 +157,8 @@ class ServerConnection:
     subscriptions: LegacySubscriptions = field(default_factory=LegacySubscriptions)
     drained: Signal = field(default_factory=Signal)
     """Signalled when no request is under way any more."""
+    stand_ins: frozenset[StandInKind] = frozenset()
+    """What the server has of the kinds that are presented as tools."""
 
     @property
     def is_lost(self) -> bool:
@@ -186,6 +188,23 @@ class ServerConnection:
         shown = declared.model_dump(by_alias=True, mode="json", exclude_none=True, include=_SHAREABLE)
         return {**shown}
 
+    def present_as_tools(self, kinds: frozenset[StandInKind]) -> None:
+        """Present things of these kinds as tools, as far as the server declares that it has any."""
+        if kinds:
+            self.stand_ins = kinds & self._capabilities.keys()
+            self.wire.list_changes |= {f"notifications/{kind}/list_changed" for kind in self.stand_ins}
+
+    @property
+    def _announced(self) -> frozenset[str]:
+        """The lists that are presented as tools, and whose changes the server announces."""
+        declared = self._capabilities if self.stand_ins else {}
+        announced = {
+            kind
+            for kind in self.stand_ins
+            if isinstance(about := declared[kind], dict) and about.get("listChanged") is True
+        }
+        return frozenset({*announced, *(["tools"] if self.announces_changes else [])})
+
     @property
     def announces_changes(self) -> bool:
         """Whether the server declares that it announces changes of its tools."""
@@ -199,7 +218,13 @@ class ServerConnection:
             PeerError: the server cannot list its tools, or lists more than `settings` allow.
         """
         is_legacy = self.era is Era.LEGACY
-        return await listed_tools(self.name, self.request, settings, is_legacy=is_legacy)
+        listing = await listed_tools(self.name, self.request, settings, is_legacy=is_legacy)
+        if not self.stand_ins:
+            return listing
+        # Imported only by a bridge that presents prompts or resources as tools.
+        from bridge.mcp.client.as_tools.listing import with_stand_ins
+
+        return await with_stand_ins(listing, self.stand_ins, self.request, settings)
 
     @property
     def takes_calls_as_tasks(self) -> bool:
@@ -233,11 +258,12 @@ class ServerConnection:
             if on_progress is not None:
                 on_progress(report)
 
-        params: JsonObject = {"name": tool.name, "arguments": call.arguments}
+        rounds: JsonObject = {}
         if call.input_responses is not None:
-            params["inputResponses"] = call.input_responses
+            rounds["inputResponses"] = call.input_responses
         if call.request_state is not None:
-            params["requestState"] = call.request_state
+            rounds["requestState"] = call.request_state
+        params: JsonObject = {"name": tool.name, "arguments": call.arguments, **rounds}
         if tool.runs_only_as_task and self.takes_calls_as_tasks:
             params["task"] = {"ttl": call.task_ttl_ms}
         headers = mcp_param_headers(tool.header_names, call.arguments)
@@ -247,11 +273,23 @@ class ServerConnection:
         ):
             stamped = {**call.meta, **progress_meta, **meta}
             try:
+                if tool.stands_for is not None:
+                    return await self._stood_for(tool.stands_for, call, rounds, stamped)
                 return await self.request("tools/call", params, name=tool.name, headers=headers, meta=stamped)
             except NotTakenError as exc:
                 if has_begun:
                     raise ServerLostError(f"{exc}; the call had begun") from exc
                 raise
+
+    async def _stood_for(
+        self, stand_in: StandIn, call: ToolCall, rounds: JsonObject, meta: JsonObject
+    ) -> JsonObject:
+        async def ask(method: str, params: JsonObject) -> JsonObject:
+            name = params.get("uri", params.get("name"))
+            return await self.request(method, params, name=name if isinstance(name, str) else None, meta=meta)
+
+        may_read = call.may_read or (lambda _: False)
+        return await stand_in.result(CallOfStandIn(call.arguments, rounds, may_read, ask))
 
     @contextmanager
     def about_task(self, task_id: str, asker: Asker, on_news: OnTaskNews) -> Iterator[None]:
@@ -363,7 +401,7 @@ class ServerConnection:
     async def watch(self) -> None:
         """Set `lost` when the connection ends, and listen for changes of the tools. Runs as long as the connection."""
         async with anyio.create_task_group() as tasks:
-            if self.era is Era.MODERN and self.announces_changes:
+            if self.era is Era.MODERN and self._announced:
                 tasks.start_soon(self._listen)
             else:
                 self.listening.set()
@@ -382,7 +420,13 @@ class ServerConnection:
         pauses = Backoff(1.0, 60.0)
         while True:
             try:
-                async with listen(self.session, tools_list_changed=True) as changes:
+                announced = self._announced
+                async with listen(
+                    self.session,
+                    tools_list_changed="tools" in announced,
+                    prompts_list_changed="prompts" in announced,
+                    resources_list_changed="resources" in announced,
+                ) as changes:
                     pauses.reset()
                     if self.listening.is_set():
                         self.tools_changed.set()  # a change may have been missed while no stream was open

@@ -112,7 +112,7 @@ from bridge.mcp.client.subscriptions import LISTEN
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget, explained_at, is_local
 from bridge.mcp.client.values import Asker, Greeting, OnNews, OnProgress, ToolCall, ToolListing
 from bridge.mcp.messages import result_as_specified, state_of_result
-from bridge.mcp.tools import Tool
+from bridge.mcp.tools import StandInKind, Tool
 from bridge.settings import ServerSettings
 from bridge.text.jsonvalues import JsonObject
 from bridge.trace import UNHEARD, Hops
@@ -150,17 +150,20 @@ class Session:
         on_refusal: Callable[[str], None] | None = None,
         peer: str | None = None,
         hops: Hops = UNHEARD,
+        stand_ins: frozenset[StandInKind] = frozenset(),
     ) -> None:
         """`on_change` is called when the tools have changed, or the server went up or down. `on_question` is called
         when the server asks something in the middle of a call and does not name the call. `on_refusal` is called with
         the reason when the server refuses a request for lack of credentials, and with an empty text when it accepts a
-        request. `peer` is the server's name in hops; None if it is `name`.
+        request. `peer` is the server's name in hops; None if it is `name`. `stand_ins` are the kinds of things that are
+        presented as tools.
 
         `baggage_keys` are the keys of a trace's baggage that are sent to a server on another machine.
         """
         self._name = name
         self._peer = name if peer is None else peer
         self._hops = hops
+        self._stand_ins = stand_ins
         self.target = target
         self.listing = ToolListing()
         self.greeting: Greeting | None = None
@@ -260,7 +263,9 @@ class Session:
             ServerLostError: the connection ended before the answer.
         """
 
-        hop = self._hops.sent("mcp", "tools/call", self._peer, call.tool)
+        named = self._tools.get(call.tool)
+        method = named.stands_for.method if named is not None and named.stands_for else "tools/call"
+        hop = self._hops.sent("mcp", method, self._peer, call.tool)
 
         async def call_on(connection: ServerConnection) -> JsonObject:
             tool = self._tools.get(call.tool)
@@ -462,6 +467,7 @@ class Session:
             async with AsyncExitStack() as stack:
                 connection = await self._opener.open(stack, self.name, era, deadline)
                 tasks = await stack.enter_async_context(anyio.create_task_group())
+                connection.present_as_tools(self._stand_ins)
                 tasks.start_soon(connection.watch)
                 listing = await self._first_listing(connection, deadline)
                 if self._era is Era.AUTO:
@@ -567,7 +573,7 @@ class Session:
 
     def _listed(self, listing: ToolListing) -> None:
         before, self.listing = self.listing, listing
-        self._tools = {tool.name: tool for tool in listing.tools}
+        self._tools = {tool.name: tool for tool in (*listing.tools, *listing.stand_ins)}
         for fault in listing.faults_since(before):
             logger.warning("%s: %s", self.name, fault)
         self._on_change()

@@ -35,6 +35,7 @@ from bridge.mcp.client.session import Session
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.mcp.client.values import Greeting, ToolListing
+from bridge.mcp.tools import StandInKind
 from bridge.settings import ServerSettings
 from bridge.source_state import HeardRefusal
 from bridge.text.jsonvalues import json_bytes
@@ -87,9 +88,11 @@ class Upstream:
         on_change: Callable[[], None] = lambda: None,
         hops: Hops = UNHEARD,
         known_listing: KeptListing | None = None,
+        stand_ins: frozenset[StandInKind] = frozenset(),
     ) -> None:
         """`on_change` is called when the tools have changed, or the server went up or down; see `Session`.
-        `known_listing` is what the server listed when an earlier process reached it."""
+        `known_listing` is what the server listed when an earlier process reached it. `stand_ins` are the kinds
+        of things that are presented as tools."""
         self.target = target
         self.logins = logins
         """The logins of the callers, each of whom has a session of its own; None if the server wants none of them."""
@@ -108,6 +111,7 @@ class Upstream:
             on_refusal=self._hear_refusal if isinstance(target, HttpTarget) else None,
             peer=name,
             hops=hops,
+            stand_ins=stand_ins,
         )
         is_serial = self._memory.recall(Fact.SERIAL, str(target)) is not None
         self._slots_each = 1 if is_serial else self._concurrency

@@ -38,12 +38,14 @@ class ToolListing:
     """The fault of the list itself, which may have more tools; empty if there is none."""
     fresh_seconds: float | None = None
     """How long the list is fresh (MCP 2026-07-28 `ttlMs`); None if the server does not say."""
+    stand_ins: tuple[Tool, ...] = ()
+    """The tools that stand for prompts and resources of the server, if the configuration wants such tools."""
 
     def is_same(self, other: ToolListing) -> bool:
         """Whether two listings are equal."""
         return (self.left_out, self.odd) == (other.left_out, other.odd) and [
-            tool.listed for tool in self.tools
-        ] == [tool.listed for tool in other.tools]
+            tool.listed for tool in (*self.tools, *self.stand_ins)
+        ] == [tool.listed for tool in (*other.tools, *other.stand_ins)]
 
     @property
     def odd_fields(self) -> tuple[str, ...]:
@@ -81,6 +83,8 @@ class ToolCall:
     """The `requestState` of the round before, unchanged."""
     meta: JsonObject = field(default_factory=dict)
     """The `_meta` of the caller. The connection adds its own keys."""
+    may_read: Callable[[str], bool] | None = None
+    """Whether the caller may read a resource, by URI. Only a tool that stands for resources needs it."""
     task_ttl_ms: int = field(kw_only=True)
     """How long the server should keep a task that it makes of the call, in milliseconds."""
 

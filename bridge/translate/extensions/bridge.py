@@ -47,6 +47,8 @@ LOST_SESSION: Final = f"{URI}/lost-session"
 MODEL: Final = f"{URI}/model"
 """The model that was asked what a text means: {"model", "outcome", "tokens", "seconds"}. On a part: its text is the
 words of a model."""
+MESSAGE: Final = f"{URI}/message"
+"""On a part of a prompt's answer: the other fields of its message, such as {"role"}."""
 REMARKS: Final = (UNATTRIBUTED, UNUSED, BESIDE, LOST_SESSION)
 """The metadata keys of the bridge's own notes. The message also has a part with the words of each note."""
 PEER: Final = f"{URI}/peer"

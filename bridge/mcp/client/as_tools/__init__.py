@@ -1,0 +1,1 @@
+"""Prompts and resources of a tool server, presented as tools."""
