@@ -27,6 +27,7 @@ from bridge.a2a.client.login_lead import login_lead
 from bridge.a2a.model.objects import GRPC, AgentInterface
 from bridge.a2a.server.catalog import CatalogAgent as Listed
 from bridge.a2a.server.catalog import CatalogApp
+from bridge.a2a.server.discovery import DiscoveryApp
 from bridge.a2a.server.signed_cards import CardSigning
 from bridge.a2a.wire.versions import VERSIONS
 from bridge.assembly.admission import Admission
@@ -138,6 +139,7 @@ class Bridge:
             is_local=plan.place.is_local,
             origins=plan.place.origins,
         )
+        self.app.discovery = DiscoveryApp(self._public, self._web, plan.profile.card.max_age_seconds)
         self.own_door = OwnDoor(self.app, self.admission.own_token)
         """The application at `own_url`, where the address for others takes TLS."""
 
@@ -523,6 +525,14 @@ class Bridge:
     def _listed(self) -> list[Listed]:
         return [
             Listed(published.name, published.path, published.server.card) for published in self.parts.agents
+        ]
+
+    def _public(self) -> list[Listed]:
+        plans = self.plan.published
+        return [
+            listed
+            for listed in self._listed()
+            if (plan := plans.get(listed.name)) is not None and plan.public
         ]
 
     def _admit(self, plan: Plan) -> None:

@@ -224,6 +224,8 @@ class PublishedPlan:
     """What it passes on of its tool servers besides tools."""
     stand_ins: frozenset[StandInKind] = frozenset()
     """Which of its tool servers' prompts and resources are skills, too."""
+    public: bool = False
+    """Whether everybody may find it."""
     fail: Fail | None = None
     language: FaceLanguage | None = None
     """None takes the language of the profile. With `model`, a model is asked what the language leaves open."""

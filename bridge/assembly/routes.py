@@ -10,6 +10,7 @@ The routes may change at any time; a request in flight keeps its application.
 /healthz/findings   for operators: what the bridge lacks, and its newest failed tasks
 /.well-known/oauth-protected-resource/mcp/NAME   who gives tokens for an MCP server
 /.well-known/jwks.json                           the public keys with which the bridge signs
+/.well-known/ard.json, /.well-known/ai-catalog.json   the agents that everybody may find
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge.a2a.model.errors import A2AError
 from bridge.a2a.model.objects import timestamp
+from bridge.a2a.server.discovery import AI_CATALOG_PATH, ARD_PATH, DiscoveryApp
 from bridge.a2a.wire.rest import CARD_PATH
 from bridge.agents_as_tools.push_hints import PUSH_PATH
 from bridge.assembly.health.findings import Health
@@ -154,6 +156,8 @@ class Router:
         """The pages for people that `mount` was given."""
         self.notified: ASGIApp | None = None
         """What takes the notifications of remote agents, where they may notify the bridge."""
+        self.discovery: DiscoveryApp | None = None
+        """What lists the agents that everybody may find."""
         self._place = place
         self._access = access
         self._catalog = catalog
@@ -187,6 +191,8 @@ class Router:
             return self._health(path, scope), scope
         if path.rstrip("/") == AGENTS:
             return self._catalog, scope
+        if path in (ARD_PATH, AI_CATALOG_PATH) and self.discovery and not self.discovery.is_empty:
+            return self.discovery, scope
         if path == KEYS_PATH and (keys := [key for source in self.key_sources for key in source()]):
             return self._keys(scope, keys), scope
         if self._logins is not None and path.startswith(f"{LOGIN_PATH}/"):

@@ -145,6 +145,27 @@ async def test_each_agent_has_a_path_and_the_root_points_to_all(tmp_path: Path) 
             assert ready["agents"]["a"]["servers"]["one"]["up"] is True
 
 
+@pytest.mark.proves("catalog-found")
+async def test_only_public_agents_are_found_without_configuration(tmp_path: Path) -> None:
+    paths = ("/.well-known/ard.json", "/.well-known/ai-catalog.json")
+    async with servers("one", "two") as (one, two):
+        plan = {"one": server(one.target), "two": server(two.target)}
+        hidden = {"a": agent("one"), "b": agent("two")}
+        async with live(tmp_path, servers=plan, published=hidden) as there:
+            for path in paths:
+                await there.json(path, 404)
+            shown = {**hidden, "b": replace(hidden["b"], public=True)}
+            await there.apply(servers=plan, published=shown)
+            for path in paths:
+                (entry,) = (await there.json(path))["entries"]
+                assert entry["url"] == f"{there.url}/agents/b/.well-known/agent-card.json"
+                assert (await there.json(entry["url"].removeprefix(there.url)))["name"] == entry[
+                    "displayName"
+                ]
+            await there.apply(servers=plan, published=hidden)
+            await there.json(paths[0], 404)
+
+
 async def test_white_space_around_the_value_of_a_header_does_not_count(tmp_path: Path) -> None:
     async with servers("one") as (one,):
         plan = {"one": server(one.target)}

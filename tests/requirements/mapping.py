@@ -418,6 +418,7 @@ MAPPING: Final = (
         "catalog",
         {
             "catalog": "Published agents are listed with their cards: searched, by pages, with ETags",
+            "catalog-found": "Only public agents are listed at the places where ARD and AI Catalog look",
             "catalog-source": "A catalog is followed within bounds; one that is down lists what it listed",
         },
     ),

@@ -1,7 +1,7 @@
 """A client of a catalog of agents: reads its pages, and selects the agents that are wanted and may be reached.
 
-The format is that of the server's `catalog.py`. A catalog is untrusted, like a card. So only names and URLs are taken
-from it, and each card is read from its agent.
+The format is that of the server's `catalog.py`, or one of those in `discovery.py`. A catalog is untrusted, like a card.
+So only names and URLs are taken from it, and each card is read from its agent.
 
 Spec: A2A 1.0 section 8.2; its guide on discovery, "Curated Registries". RFC 9111 as in `http_cache.py`.
 """
@@ -20,6 +20,7 @@ from typing import Final
 import httpx2
 from pydantic import BaseModel, ConfigDict, JsonValue
 
+from bridge.a2a.client import discovery
 from bridge.a2a.client.card_places import read_url
 from bridge.a2a.client.http import json_from, origin_of, redacted_url, url_from, url_within
 from bridge.a2a.client.http_cache import (
@@ -166,8 +167,11 @@ class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
                 return _StoredCatalog(pages=tuple(pages.values()), fresh_until=until, may_be_stored=storable)
 
     def _page_url(self, token: str) -> str:
+        url = url_from(self.url)
+        if discovery.is_document(url.path) and not token:
+            return str(url)
         query = {"pageSize": str(PAGE_SIZE), **({"pageToken": token} if token else {})}
-        return str(url_from(self.url).copy_merge_params(query))
+        return str(url.copy_merge_params(query))
 
     async def _read_page(self, url: str, known: _Page | None) -> tuple[httpx2.Response, _Page]:
         guard = self.reach.guard(self.url)
@@ -236,9 +240,14 @@ def _page_from(text: bytes, url: str, validators: dict[str, str]) -> _Page:
     value = json_from(text, redacted_url(url))
     agents = value.get("agents") if isinstance(value, dict) else None
     token = (value.get("nextPageToken") or "") if isinstance(value, dict) else None
+    if isinstance(value, dict) and "agents" not in value:
+        try:
+            agents, token = discovery.agents_in(value), ""
+        except PeerError as exc:
+            raise PeerError(f"the catalog at {redacted_url(url)} cannot be read: {exc}") from exc
     if not isinstance(agents, list) or not isinstance(token, str):
         raise PeerError(
-            f"what is at {redacted_url(url)} is not a catalog of agents: it has no list of `agents`"
+            f"what is at {redacted_url(url)} is not a catalog of agents: it has no list of `agents` or `entries`"
         )
     read = [_agent_from(agent) for agent in agents]
     if read.count(None):

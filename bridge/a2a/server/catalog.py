@@ -87,11 +87,12 @@ class CatalogApp:
             request = _CatalogRequest.in_query(QueryParams(scope["query_string"]))
             page = request.page_of(self._listed(self._address.base_url(scope, headers)))
         except RefusedError as exc:
-            return _refusal(exc)
+            return refusal(exc)
         except Exception:
             logger.exception("the catalog could not be read")
-            return _refusal(RefusedError(500, "The bridge failed to answer; its log says why"))
-        return self._conditional(page, headers)
+            return refusal(RefusedError(500, "The bridge failed to answer; its log says why"))
+        reach = "private" if self._access.needs_token else "public"
+        return conditional(page, headers, f"{reach}, max-age={self._max_age_seconds}")
 
     def _listed(self, root_url: str) -> list[_Listed]:
         """All agents, sorted by name. An entry is kept for as long as its card is the same."""
@@ -103,18 +104,6 @@ class CatalogApp:
             listed[agent.name] = last if last and is_same else _Listed(agent.name, base_url, card)
         self._last = listed
         return list(listed.values())
-
-    def _conditional(self, page: bytes, request_headers: Headers) -> Response:
-        etag = f'"{hashlib.sha256(page).hexdigest()[:32]}"'
-        reach = "private" if self._access.needs_token else "public"
-        headers = {
-            "ETag": etag,
-            "Cache-Control": f"{reach}, max-age={self._max_age_seconds}",
-            "Vary": _VARY,
-        }
-        if etag in etags_in(request_headers):
-            return Response(status_code=304, headers=headers)
-        return Response(page, media_type=_JSON, headers=headers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,6 +218,18 @@ def _fitting(agents: Sequence[_Listed]) -> Sequence[_Listed]:
     return agents
 
 
-def _refusal(refused: RefusedError) -> Response:
+def conditional(
+    text: bytes, request_headers: Headers, cache_control: str, media_type: str = _JSON
+) -> Response:
+    """The response with a text; 304 if the client has the same text already (RFC 9110 section 13.1.2)."""
+    etag = f'"{hashlib.sha256(text).hexdigest()[:32]}"'
+    headers = {"ETag": etag, "Cache-Control": cache_control, "Vary": _VARY}
+    if etag in etags_in(request_headers):
+        return Response(status_code=304, headers=headers)
+    return Response(text, media_type=media_type, headers=headers)
+
+
+def refusal(refused: RefusedError) -> Response:
+    """The response to a request that is refused."""
     body = json.dumps({"error": {"message": str(refused)}})
     return Response(body, refused.status, headers=refused.headers, media_type=_JSON)

@@ -150,6 +150,10 @@ def rule_faults(
         if face.get("language") == "model":
             words = '`language = "model"` needs the table [model], which says where texts go'
             yield ConfigFault((*path, "language"), words, "add [model] with its `url` and `model`")
+    for path, face in tables_at(data, ("tools_as_agent", "*")):
+        if face.get("public") is True and "public_url" not in table_in(data, "bridge"):
+            words = "`public = true` needs the address of this bridge, and [bridge] has no `public_url`"
+            yield ConfigFault((*path, "public"), words, "write `public_url` in [bridge]")
     for section in ("tools_as_agent", "agents_as_tools"):
         for path, face in tables_at(data, (section, "*")):
             yield from _override_faults(path, face)

@@ -354,6 +354,11 @@ class ToolsAsAgentTable(Table):
     description: Text | None = Field(
         default=None, description="the description on its card; without it, the instructions of its servers"
     )
+    public: bool = Field(
+        default=False,
+        description="whether everybody may find it: `/.well-known/ard.json` and `/.well-known/ai-catalog.json` list it "
+        "(docs/catalog.md); needs `public_url` in `[bridge]`",
+    )
     fail: FailPolicy | None = Field(
         default=None,
         description="if one of its servers is down at the start: `closed` ends the bridge, `open` serves and keeps "

@@ -367,3 +367,87 @@ def test_a_stored_catalog_that_cannot_be_read_is_ignored(tmp_path: Path) -> None
     assert source._file is not None
     source._file.write_text(json.dumps({"pages": [], "fresh_until": 0}))
     assert source.cached() is None
+
+
+CARD_TYPE = "application/a2a-agent-card+json"
+
+
+def listed(urn: str, **more: Any) -> Json:
+    """An entry of ARD or AI Catalog for an Agent Card."""
+    url = f"https://cards.example.com/{urn.rpartition(':')[2]}.json"
+    return {"identifier": urn, "type": CARD_TYPE, "url": url, **more}
+
+
+class Document(Catalog):
+    """A document of someone else with entries."""
+
+    def __init__(self, *entries: Any, **more: Any) -> None:
+        super().__init__([])
+        self.pages = {"": {"entries": [*entries], **more}}
+
+
+async def entries_of(*entries: Any, **more: Any) -> list[tuple[str, str]]:
+    found = await public_source(Document(*entries, **more)).refresh()
+    return [(entry.name, entry.card_url) for entry in found]
+
+
+@pytest.mark.proves("catalog-source")
+async def test_the_entries_for_agent_cards_are_the_agents_of_a_document() -> None:
+    found = await entries_of(
+        listed("urn:air:example.com:finance:trader"),
+        listed("https://example.com/agents/clerk", url="/cards/clerk.json"),
+        listed("urn:air:example.com:old", type=f"{CARD_TYPE.title()}; charset=utf-8"),
+        {"identifier": "urn:x:a:draft", "mediaType": CARD_TYPE, "url": "https://cards.example.com/draft"},
+        listed("urn:air:example.com:mcp:weather", type="application/mcp-server-card+json"),
+        listed("urn:air:example.com:catalog:more", type="application/ai-catalog+json"),
+        specVersion="1.7",
+    )
+    assert found == [
+        ("trader", "https://cards.example.com/trader.json"),
+        ("clerk", "https://catalog.example.com/cards/clerk.json"),
+        ("old", "https://cards.example.com/old.json"),
+        ("draft", "https://cards.example.com/draft"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("versions", "newest"),
+    [
+        (({"version": "2.0.0"}, {"version": "10.0.0"}, {"version": "9.1"}), 1),
+        (({"version": "1.0.0-rc.1"}, {"version": "1.0.0"}), 1),
+        (({"version": "1.0.0"}, {"version": "spring"}), 0),
+        (({"updatedAt": "2026-01-01T00:00:00Z"}, {"updatedAt": "2026-02-01T00:00:00Z"}), 1),
+        (({}, {}), 0),
+    ],
+)
+async def test_the_newest_version_of_an_agent_counts(versions: tuple[Json, ...], newest: int) -> None:
+    entries = [
+        listed("urn:air:example.com:agent:a", url=f"https://cards.example.com/{number}", **version)
+        for number, version in enumerate(versions)
+    ]
+    assert await entries_of(*entries) == [("a", f"https://cards.example.com/{newest}")]
+
+
+@pytest.mark.parametrize("entry", [listed("urn:a:b", url=None) | {"data": {}}, listed("x", identifier=7)])
+async def test_an_entry_without_an_address_or_a_name_is_left_out(
+    entry: Json, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert await entries_of(entry, listed("urn:air:example.com:agent:a")) == [
+        ("a", "https://cards.example.com/a.json")
+    ]
+    assert "lists 1 agent without a name or a URL" in caplog.text
+
+
+async def test_a_document_of_a_later_major_version_is_refused() -> None:
+    with pytest.raises(PeerError, match=r"its specVersion is 2\.0, and the bridge reads 1\.x"):
+        await entries_of(listed("urn:air:example.com:agent:a"), specVersion="2.0")
+
+
+async def test_a_document_is_bounded_and_guarded_as_a_catalog_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = listed("urn:air:example.com:agent:inside", url="http://127.0.0.1/card.json")
+    assert await entries_of(inside, listed("urn:air:example.com:agent:a")) == [
+        ("a", "https://cards.example.com/a.json")
+    ]
+    monkeypatch.setattr(catalog_source, "MOST_AGENTS", 1)
+    with pytest.raises(PeerError, match="lists more than 1 agents"):
+        await entries_of(listed("urn:air:example.com:agent:a"), listed("urn:air:example.com:agent:b"))
