@@ -51,10 +51,11 @@ interop: .venv/developing ## Run the tests that take minutes: a thousand kills, 
 interop-matrix: .venv/developing ## Run the frameworks of docs/interop.md both ways (makes an environment for each, in .peers/matrix)
 	@$(BIN)/python -m tests.matrix
 
-conformance: .venv/developing peers ## Run the official MCP suite and our A2A checks against the bridge (3 minutes)
+conformance: .venv/developing peers ## Run the official MCP suite and our A2A checks, and with TCK=path the A2A TCK (3 minutes)
 	@$(BIN)/python -m tests.conformance
+	@test -z "$(TCK)" || $(BIN)/python -m tests.conformance.tck "$(TCK)"
 
-tck: .venv/developing ## Run the MUST tests of the official A2A TCK against the bridge (TCK=path of a checkout; a minute)
+tck: .venv/developing ## Run the MUST tests of the official A2A TCK against the bridge (TCK=path of a checkout; 2 minutes)
 	@$(BIN)/python -m tests.conformance.tck "$(TCK)"
 
 proxies: .venv/developing ## Run the bridge behind nginx and Caddy, as docs/guides says (installs them with apt, as root)

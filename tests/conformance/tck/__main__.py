@@ -28,8 +28,10 @@ from tests.conformance.expected import load_expected
 from tests.conformance.recorded import Recorded
 from tests.conformance.tck import outcome
 from tests.conformance.tck.expected import Expected
+from tests.conformance.tck.grpc_proxy import directed_grpc
 from tests.conformance.tck.outcome import Outcome, Status
 from tests.conformance.tck.server import SAYS, TckServer, directed
+from tests.support.grpc_driver import served_over_grpc
 from tests.support.limits import url_at
 from tests.support.running import config_for, listening, wrapped
 
@@ -91,7 +93,13 @@ async def system_under_test() -> AsyncIterator[str]:
         config = config_for(
             url_at(f"{server_url}/mcp"), era=Era.AUTO, store=None, overrides=brief, push=PushPlan(RECEIVERS)
         )
-        async with wrapped(config) as bridge, listening(directed(bridge.app)) as root_url:
+        async with (
+            wrapped(config) as bridge,
+            listening(directed(bridge.app)) as root_url,
+            served_over_grpc(bridge.whole) as server,
+            directed_grpc(server.port) as port,
+        ):
+            bridge.whole.grpc_port = port
             yield f"{root_url}{bridge.path}"
 
 

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from tests.conformance.tck.expected import Expected
 from tests.conformance.tck.outcome import Case, Outcome, Status
+from tests.conformance.tck.page import binding_of
 
 JUNIT = """<?xml version="1.0" encoding="utf-8"?>
 <testsuites name="pytest tests"><testsuite name="pytest">
@@ -90,3 +91,18 @@ def test_an_expected_failure_has_a_reason_and_names_tests(entry: dict[str, objec
 
 def test_what_was_recorded_is_what_is_expected() -> None:
     assert Expected.in_file().surprises(Outcome.in_file()) == []
+
+
+@pytest.mark.parametrize(
+    ("test", "binding"),
+    [
+        ("core_operations.test_requirements.test_must_requirement[CORE-SEND-001-jsonrpc]", "JSON-RPC"),
+        ("core_operations.test_requirements.test_must_requirement[CORE-SEND-001-http_json]", "HTTP+JSON"),
+        ("core_operations.test_requirements.test_must_requirement[CORE-SEND-001-grpc]", "gRPC"),
+        ("grpc.test_status_codes.TestGrpcStatusCodes.test_task_not_found", "gRPC"),
+        ("core_operations.test_transport_behavior.TestRestFormat.test_response_content_type", "HTTP+JSON"),
+        ("agent_card.test_agent_card.TestAgentCardStructure.test_fields", "no binding of its own"),
+    ],
+)
+def test_the_name_of_a_test_says_its_binding(test: str, binding: str) -> None:
+    assert binding_of(test) == binding
