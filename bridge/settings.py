@@ -253,6 +253,7 @@ class AgentSettings(Settings):
     skill_in_text: bool
     context_hint: bool
     part_inline_limit_bytes: Count
+    preview_bytes: Count
     agent_connect_seconds: PositiveFloat
     caller_tokens: PositiveInt
     answer_seconds: PositiveFloat

@@ -129,7 +129,8 @@ def _content() -> Iterator[str]:
     )
     yield "\nA part that was a block (it says so under the extension's key) is that block "
     yield "again. One larger than the profile's\n"
-    yield "`part_inline_limit_bytes` is a link that the bridge serves.\n\n"
+    yield "`part_inline_limit_bytes` is a link that the bridge serves. With `preview_bytes`, a longer text is its "
+    yield "beginning, a sentence, and that link\n([long texts](agents-as-tools.md#long-texts)).\n\n"
 
 
 def _structured() -> Iterator[str]:

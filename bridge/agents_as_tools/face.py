@@ -47,6 +47,7 @@ from bridge.translate.call_to_message import BadArgumentsError
 from bridge.translate.extensions.availability import unavailable_skills
 from bridge.translate.overrides import Remark, ToolOverride
 from bridge.translate.skill_tools import AgentTool
+from bridge.translate.tool_names import PAGE_TOOL
 from bridge.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -290,6 +291,8 @@ class AgentsFace:
         try:
             if self._is_follow_up(incoming.name):
                 return await self._follow_up(incoming)
+            if self._gives_pages and incoming.name == PAGE_TOOL:
+                return await self._page(incoming)
             if self._options.agents.granularity == "search":
                 tools, most = self.listing.tools, self._options.agents.found_most
                 if incoming.name == "find_skill":
@@ -423,6 +426,22 @@ class AgentsFace:
                 return await follow_up.reply()
             case _:
                 return await follow_up.cancel()
+
+    @property
+    def _gives_pages(self) -> bool:
+        agents = self._options.agents
+        return agents.preview_bytes > 0 and agents.follow_up_tools
+
+    async def _page(self, incoming: IncomingCall) -> JsonObject:
+        # Imported only by a server that shortens texts.
+        from bridge.agents_as_tools.result_pages import page_for
+
+        place = part_place(str(incoming.arguments.get("link")), self._handles, incoming.principal)
+        agent = None if place is None else self.listing.by_mark.get(place.far.agent)
+        if place is not None and agent is not None and (hop := trace.hop.get()) is not None:
+            hop.peer, hop.task_id = agent.key, place.far.task_id
+        by_mark, limit_bytes = self.listing.by_mark, self._options.agents.preview_bytes
+        return await page_for(incoming, by_mark, self._handles, limit_bytes)
 
     def _is_follow_up(self, name: str) -> bool:
         return name in _FOLLOW_UPS and self._options.agents.follow_up_tools

@@ -146,6 +146,17 @@ async def read_part(
     principal: str,
     caller: CallerToken | None = None,
 ) -> JsonObject:
+    """A part of an artifact as resources/read returns it; raises as `part_at` does."""
+    return {"contents": [_contents(uri, await part_at(uri, agents, handles, principal, caller))]}
+
+
+async def part_at(
+    uri: str,
+    agents: Mapping[str, RemoteAgent],
+    handles: Handles,
+    principal: str,
+    caller: CallerToken | None = None,
+) -> Part:
     """A part of an artifact, fetched from its agent.
 
     Raises:
@@ -162,7 +173,7 @@ async def read_part(
         # An agent may have joined the pieces that it sent into one part. Then one part still is the whole text.
         pieces = artifact.parts[place.first : place.end] if artifact.artifact_id == place.artifact_id else ()
         if len(pieces) == 1 or {part.kind for part in pieces} == {"text"}:
-            return {"contents": [_contents(uri, joined(pieces))]}
+            return joined(pieces)
     raise unknown
 
 

@@ -194,6 +194,7 @@ def listing_of(
             options.rules,
             follow_up_tools=options.agents.follow_up_tools,
             longest_wait_seconds=options.agents.follow_up_seconds,
+            gives_pages=options.agents.preview_bytes > 0,
         ),
         {key: card_resource(agent) for key, agent in known.items()},
         _examples(tools, {key: agent for key, agent in known.items() if key not in with_prompts}),

@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from jsonschema.protocols import Validator
+from pydantic import JsonValue
 
 from bridge import trace
 from bridge.a2a.model.life import ENDED
-from bridge.a2a.model.objects import Message, Task, TaskState, TaskStatus
+from bridge.a2a.model.objects import Message, Part, Task, TaskState, TaskStatus
 from bridge.agents_as_tools.handles import FarContext, FarTask, Handles, tool_mark
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.resources import links_of
@@ -199,7 +201,19 @@ class ToolResults:
             output=self._output,
             inline_limit_bytes=self.options.agents.part_inline_limit_bytes,
             link_for=links,
+            preview=self._preview(),
         )
+
+    def _preview(self) -> Callable[[Part, str], list[JsonValue] | None] | None:
+        """Shortens long texts, if the configuration wants that. The text of a tool with an output schema stays whole,
+        since it repeats the structured result."""
+        agents = self.options.agents
+        if not agents.preview_bytes or self._output is not None:
+            return None
+        # Imported only by a server that shortens texts.
+        from bridge.translate.previews import preview
+
+        return partial(preview, limit_bytes=agents.preview_bytes, has_tool=agents.follow_up_tools)
 
     def _with_context(
         self, result: JsonObject, context_id: str | None, task_id: str | None, *, goes_on: bool = True

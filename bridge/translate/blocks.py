@@ -52,13 +52,36 @@ class ResultRules:
     link_for: Callable[[Part], str] | None = None
     """Gives the URI at which the bridge serves a part. For the first piece of a streamed text, the URI of the whole
     text."""
+    preview: Callable[[Part, str], list[JsonValue] | None] | None = None
+    """Gives the blocks in place of a part of an artifact whose text is too long, with the URI of the part; None if the
+    part is passed on whole. None shortens nothing."""
 
 
 def blocks_from_parts(parts: Sequence[Part], reading: ResultRules) -> list[JsonValue]:
     """The content blocks of some parts, in order, without structured content: see `structured_in`."""
+    if reading.preview is not None and reading.link_for is not None and not structured_in(parts):
+        pieces = [parts[first:end] for first, end in pieces_in(parts)]
+        return [block for some in pieces for block in _shortened(some, reading) or _blocks_of(some, reading)]
+    return _blocks_of(parts, reading)
+
+
+def _blocks_of(parts: Sequence[Part], reading: ResultRules) -> list[JsonValue]:
     if reading.extension_active:
         return [block for part in parts for block in _blocks_from_part(part, reading)]
     return [_block_from_pieces(parts[first:end], reading) for first, end in pieces_in(parts)]
+
+
+def _shortened(pieces: Sequence[Part], reading: ResultRules) -> list[JsonValue] | None:
+    """The blocks in place of a part that would be one block of text; None if it is passed on whole."""
+    assert reading.preview is not None
+    assert reading.link_for is not None
+    part = joined(pieces)
+    if reading.extension_active:
+        blocks = _blocks_from_part(part, reading)
+        is_text = [isinstance(block, dict) and block.get("type") == "text" for block in blocks] == [True]
+    else:
+        is_text = part.kind in ("text", "data")
+    return reading.preview(part, reading.link_for(pieces[0])) if is_text else None
 
 
 def pieces_in(parts: Sequence[Part]) -> Iterator[tuple[int, int]]:
@@ -103,7 +126,7 @@ def _blocks_from_part(part: Part, reading: ResultRules) -> tuple[JsonValue, ...]
 def _block_from_pieces(pieces: Sequence[Part], reading: ResultRules) -> JsonObject:
     limit, size_bytes = reading.inline_limit_bytes, sum(map(size_of, pieces))
     if reading.link_for is not None and limit is not None and size_bytes > limit:
-        return _linked(pieces[0], size_bytes, reading.link_for(pieces[0]))
+        return linked(pieces[0], size_bytes, reading.link_for(pieces[0]))
     part = joined(pieces)
     return _with_meta(_PLAIN[part.kind](part, reading), part)
 
@@ -233,7 +256,8 @@ def size_of(part: Part) -> int:
             return 0
 
 
-def _linked(part: Part, size_bytes: int, uri: str) -> JsonObject:
+def linked(part: Part, size_bytes: int, uri: str) -> JsonObject:
+    """The link in place of a part."""
     link: JsonObject = {
         "type": "resource_link",
         "uri": uri,

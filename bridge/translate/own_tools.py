@@ -90,6 +90,24 @@ def follow_ups(longest_wait_seconds: int) -> tuple[JsonObject, ...]:
     )
 
 
+def page_tool(name: str) -> JsonObject:
+    """The tool that gives pages of long texts, for hosts whose models cannot read resources."""
+    return _own_tool(
+        name,
+        "Gives more of a long text of which an earlier result gave the beginning and a link.",
+        {
+            "link": {"type": "string", "description": "The link that the earlier result gave"},
+            "first_byte": {
+                "type": "integer",
+                "minimum": 0,
+                "description": "Where to begin, as the earlier result says",
+            },
+        },
+        ["link"],
+        {"readOnlyHint": True},
+    )
+
+
 def search_tools(found_most: int) -> tuple[JsonObject, ...]:
     """The two tools that replace the skills when there are too many skills to list."""
     return (

@@ -94,7 +94,7 @@ def _without_words(task: Task, words: Sequence[str]) -> Task:
 
 def result_from_message(message: Message, reading: ResultRules) -> JsonObject:
     """The result when an agent answered with a message. All parts are inlined, since they cannot be fetched later."""
-    inlined = replace(reading, inline_limit_bytes=None)
+    inlined = _inline(reading)
     own = _peer_fields(message.metadata) if reading.extension_active else {}
     return _checked(blocks_from_parts(message.parts, inlined), message.parts, own, inlined)
 
@@ -287,7 +287,7 @@ def _blocks_of(artifact: Artifact, reading: ResultRules) -> list[JsonValue]:
 
 def _inline(reading: ResultRules) -> ResultRules:
     """The rules for messages, whose parts never become links: the bridge serves only parts of artifacts at a URI."""
-    return replace(reading, inline_limit_bytes=None)
+    return replace(reading, inline_limit_bytes=None, preview=None)
 
 
 def _last_words(task: Task) -> tuple[Part, ...]:

@@ -30,9 +30,10 @@ from bridge.translate.own_tools import (
     MESSAGE_FIELDS,
     follow_ups,
     object_schema,
+    page_tool,
     search_tools,
 )
-from bridge.translate.tool_names import ToolToName, names_of, qualified_name, tool_names
+from bridge.translate.tool_names import PAGE_TOOL, ToolToName, names_of, qualified_name, tool_names
 
 Granularity = Literal["skill", "agent", "search"]
 """One tool for each skill, one tool for each agent, or two tools: `find_skill` and `call_skill`."""
@@ -140,11 +141,15 @@ def listed_tools(
     *,
     follow_up_tools: bool = True,
     longest_wait_seconds: int,
+    gives_pages: bool = False,
 ) -> tuple[JsonObject, ...]:
-    """The tools as tools/list shows them."""
+    """The tools as tools/list shows them. `gives_pages` says that long texts are shortened."""
     listed = tuple(tool.listed for tool in tools)
     shown = search_tools(rules.found_most) if rules.granularity == "search" else listed
-    return (*shown, *follow_ups(longest_wait_seconds)) if follow_up_tools else shown
+    if not follow_up_tools:
+        return shown
+    pages = (page_tool(PAGE_TOOL),) if gives_pages else ()
+    return (*shown, *follow_ups(longest_wait_seconds), *pages)
 
 
 def find_skills(

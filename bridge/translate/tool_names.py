@@ -16,7 +16,11 @@ from typing import Final
 
 MAX_NAME_CHARACTERS: Final = 40
 """The most characters of a generated name: Cursor accepts 60 for server and tool together."""
-RESERVED: Final = frozenset({"task_result", "task_reply", "task_cancel", "find_skill", "call_skill"})
+PAGE_TOOL: Final = "task_page"
+"""The tool that gives a page of a long text."""
+RESERVED: Final = frozenset(
+    {"task_result", "task_reply", "task_cancel", PAGE_TOOL, "find_skill", "call_skill"}
+)
 """The names of the bridge's own tools."""
 
 _EXACT: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")

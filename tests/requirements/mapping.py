@@ -469,6 +469,10 @@ MAPPING: Final = (
                 "A skill stays on the card while its server is down; the card says since when, by a word of a closed"
                 " list, and all replicas say the same"
             ),
+            "map-preview": (
+                "Where the configuration wants it, a long text of an agent is its beginning, with a link and pages of"
+                " the rest for its principal alone; structured results and answers that no task keeps stay whole"
+            ),
             "map-prompt-resource-skills": (
                 "For clients that know nothing of MCP, a prompt is a skill that answers its messages, and a template"
                 " and the plain resources are skills that read, under the rights of the caller"
