@@ -3,7 +3,7 @@
 GET   a page, as HTML or JSON           the script of a page posts its form as JSON
 GET   /signed-in                        the browser comes back from an issuer with its answer
 POST  changes something                 /sign-in  /sign-out  /news  /tasks/AGENT/ID/{answer,cancel}  /try/AGENT/SKILL
-                                         /lines/AGENT/SKILL
+                                         /lines/AGENT/SKILL  /explain/AGENT
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from bridge.console.task_pages import path_of_task, task_list, task_page
 from bridge.console.trials import (
     call_skill,
     call_tool,
+    explained,
     skill_of,
     skill_page,
     tool_of,
@@ -214,6 +215,8 @@ class ConsoleApp:
             case ["lines", agent, skill]:
                 target = skill_of(visit, operations_on(self._bridge, visit, agent).agent, skill)
                 return json_response(typed_lines(visit, target, body))
+            case ["explain", agent]:
+                return json_response(await explained(self._bridge, visit, agent, body))
             case ["try", "mcp", server, tool]:
                 return await call_tool(self._bridge, self._tabs, visit, server, tool, body)
             case ["try", agent, skill]:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
+from uuid import uuid4
 
 from bridge import trace
 from bridge.a2a.model.errors import A2AError, temporarily_unavailable
@@ -20,11 +21,14 @@ from bridge.a2a.model.objects import (
     ListTasksRequest,
     ListTasksResponse,
     Message,
+    Part,
+    Role,
     SendMessageConfiguration,
     SendMessageRequest,
     SubscribeToTaskRequest,
     Task,
     TaskState,
+    text_of_parts,
     timestamp,
 )
 from bridge.a2a.model.operations import (
@@ -48,7 +52,7 @@ from bridge.errors import StoreAwayError
 from bridge.http.request_checks import RefusedError
 from bridge.identity.callers.principals import EVERYONE, OperatorRole
 from bridge.trace import Hop
-from bridge.translate.extensions.bridge import QUESTION
+from bridge.translate.extensions.bridge import EXPLAIN, QUESTION, SKILL
 from bridge.translate.own_questions import WHICH_SKILL
 
 WAITING: Final = (TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED)
@@ -241,6 +245,20 @@ class AgentOperations:
             if hop is not None:
                 _set_task(hop, task)
             return task
+
+    async def explanation(self, text: str) -> str:
+        """What the agent makes of a text, and by which rule. Nothing is run.
+
+        Raises:
+            A2AError: the agent refuses the message.
+        """
+        message = Message(
+            message_id=str(uuid4()), role=Role.USER, parts=(Part(text=text),), metadata={SKILL: EXPLAIN}
+        )
+        async with self._hop(SEND_MESSAGE.name):
+            said = (await self._read(SEND_MESSAGE, SendMessageRequest(message=message))).message
+            assert said is not None, "an explanation is brief"
+            return text_of_parts(said.parts)
 
     async def cancel(self, task_id: str) -> Task:
         """Cancel a task.

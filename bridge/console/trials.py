@@ -233,7 +233,9 @@ def try_list(bridge: Bridge, visit: Visit) -> JsonObject:
         part = f"{kind}/{name}"
         if paging.shows(part) and (offers or visit.reads_all):
             entries, shown = paging.entries(part, offers, line_of, alone=alone)
-            groups.append({"name": name, "noun": noun, "entries": entries, "paging": shown, "down": [*down]})
+            explain = path_of("explain", name) if kind == "agent" and entries else ""
+            group: JsonObject = {"name": name, "noun": noun, "entries": entries, "paging": shown}
+            groups.append({**group, "down": [*down], "explain": explain})
 
     for agent in bridge.published:
         down = [state.key for state in agent.agent.sources if state.down is not None]
@@ -277,6 +279,19 @@ def _arguments_in(body: JsonObject) -> JsonObject:
     if not isinstance(arguments, dict):
         raise RefusedError(400, "Send the arguments of the call as a JSON object")
     return arguments
+
+
+async def explained(bridge: Bridge, visit: Visit, name: str, body: JsonObject) -> JsonObject:
+    """What an agent makes of a text of the visitor, and by which rule. Nothing is run.
+
+    Raises:
+        RefusedError: 404, there is no such agent; 400, there is no text.
+        A2AError: the agent refuses the message.
+    """
+    text = body.get("text")
+    if not isinstance(text, str):
+        raise RefusedError(400, "Send the `text` to explain")
+    return {"explained": await operations_on(bridge, visit, name).explanation(text)}
 
 
 async def call_skill(bridge: Bridge, visit: Visit, name: str, skill_id: str, body: JsonObject) -> str:

@@ -86,6 +86,43 @@ def lines_of_echo(url: str, arguments: JsonObject) -> JsonObject:
     }
 
 
+ECHO = {"echo": SkillOverride(phrases=("say {text} again",))}
+
+
+async def test_a_sentence_is_explained_and_nothing_is_run(tmp_path: Path) -> None:
+    async with served(tmp_path, **ECHO) as here:
+        await here.browser.opens("/try")
+        (agent,) = (await here.browser.reads("/try"))["groups"]
+        assert agent["explain"] == "/explain/devtools"
+        answer = await here.browser.posts("/explain/devtools", {"text": f'Say "{HOSTILE}" again, please!'})
+        assert answer.json() == {
+            "explained": "rule: a phrase of the configuration: say {text} again\nskill: echo\n"
+            f"text = {json.dumps(HOSTILE, ensure_ascii=False)}\nthen: the skill runs"
+        }
+        asked = await here.browser.posts("/explain/devtools", {"text": "don't say x again"})
+        assert asked.json()["explained"].startswith("rule: none fits\nthen: the agent asks: ")
+        (listed,) = (await here.browser.reads("/tasks"))["lists"]
+        assert (here.server.calls, listed["tasks"]) == ([], [])
+
+
+async def test_only_a_text_for_an_agent_is_explained(tmp_path: Path) -> None:
+    async with served(tmp_path) as here:
+        await here.browser.opens("/try")
+        assert (await here.browser.posts("/explain/devtools", {"text": 7})).status_code == 400
+        assert (await here.browser.posts("/explain/nobody", {"text": "echo x"})).status_code == 404
+        assert (
+            await ConsoleBrowser(here.bridge).posts("/explain/devtools", {"text": "x"})
+        ).status_code == 403
+
+
+async def test_a_sentence_is_explained_with_the_skills_of_the_visitor_alone(tmp_path: Path) -> None:
+    async with served(tmp_path, ADA, hold=SkillOverride(phrases=("wait a while",))) as here:
+        assert await here.browser.signs_in(ADA.token) == 200
+        await here.browser.opens()
+        answer = await here.browser.posts("/explain/devtools", {"text": "wait a while"})
+        assert "hold" not in answer.json()["explained"]
+
+
 async def test_a_skill_is_tried_only_from_our_own_page(tmp_path: Path) -> None:
     async with served(tmp_path) as here:
         await here.browser.opens("/try/devtools/echo")

@@ -243,6 +243,14 @@ def test_a_call_shows_its_events_as_they_come_and_its_result_as_what_it_is(tab: 
     picture(page, "task")
 
 
+def test_a_sentence_is_explained_and_nothing_runs(tab: Tab) -> None:
+    page = tab.opens("/try")
+    page.get_by_label("What would a sentence do?").fill("What is the sum of 19 and four, please?")
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("What the sentence would do")).to_contain_text("skill: get-sum\na = 19\nb = 4")
+    expect(page).to_have_url(f"{tab.root}/console/try")
+
+
 def test_a_tool_of_agents_is_tried_as_a_host_calls_it(tab: Tab) -> None:
     page = tab.opens("/try/mcp/team/get-tiny-image")
     page.get_by_role("button", name="Run").click()

@@ -288,6 +288,13 @@ function partOf(part) {
   return made("pre", part.text);
 }
 
+function showExplanation(form, words) {
+  show(form, []);
+  const place = form.querySelector(".explained");
+  place.textContent = words;
+  place.hidden = false;
+}
+
 function sends(form) {
   form.noValidate = form.dataset.kind !== "plain";
   form.addEventListener("submit", async (event) => {
@@ -308,7 +315,8 @@ function sends(form) {
         return;
       }
       const said = await told(answer);
-      if (answer.ok && said.parts) showResult(form, said, body.arguments);
+      if (answer.ok && said.explained !== undefined) showExplanation(form, said.explained);
+      else if (answer.ok && said.parts) showResult(form, said, body.arguments);
       else if (answer.ok) location.assign(said.to);
       else show(form, said.problems ?? [], said.error?.message ?? "That did not work");
     } catch {
