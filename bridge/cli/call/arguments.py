@@ -22,6 +22,7 @@ _JSON: Final = "application/json"
 
 _SIMILAR: Final = "did you mean"
 """The beginning of a hint that names only similar words."""
+_EXPLAINS_TEXT: Final = "--explain takes a text: words in quotation marks, or --text"
 _MOST_NAMES: Final = 10
 """The most skills that a message names if none is similar."""
 
@@ -112,8 +113,12 @@ class CallRequest:
         from bridge.translate.extensions.bridge import URI
 
         is_ours = any(extension.uri == URI for extension in card.capabilities.extensions or ())
-        if self.explains and (self.text is None or not is_ours):
-            raise UsageError("--explain takes a text for an agent of this bridge, which then runs nothing")
+        if self.explains and self.text is None:
+            raise UsageError(_EXPLAINS_TEXT)
+        if self.explains and not is_ours:
+            raise UsageError(
+                "--explain is for agents of mcp-a2a: this agent would run what the text asks for"
+            )
         self._require_skill_on(card)
         if self.text is not None:
             return (Part(text=self.text),)
@@ -152,6 +157,10 @@ class CallRequest:
 def _require_one_purpose(options: dict[str, Any], skill: str | None, says_something: bool) -> None:
     if options["task_id"] and skill is not None:
         raise UsageError(f"give a skill or --task, not both: {skill!r} is not KEY=VALUE")
+    if options["explain"] and (options["task_id"] or options["no_wait"]):
+        raise UsageError("--explain takes no --task and no --no-wait: it makes no task, and answers none")
+    if options["explain"] and not (skill or says_something):
+        raise UsageError(_EXPLAINS_TEXT)
     if options["decline"] and not options["task_id"]:
         raise UsageError("--decline needs --task with the id of the task")
     if options["task_id"] and options["no_wait"] and not (says_something or options["decline"]):

@@ -65,7 +65,7 @@ _CANCEL_SECONDS: Final = 10.0
 _LINKS: Final = LinkRules(extension_active=True, allow_file=True)
 """Show every link unchanged: a person who calls a server from a shell may see links to its disk."""
 
-_FOR_AGENTS: Final = ("task_id", "no_wait", "trust", "api_key", "dialect")
+_FOR_AGENTS: Final = ("task_id", "no_wait", "trust", "api_key", "dialect", "explain")
 """The parameter names of options that are for agents only."""
 
 _T = TypeVar("_T")
@@ -95,7 +95,7 @@ def require_none_for_agents(options: Mapping[str, Any]) -> None:
         UsageError: such an option was given.
     """
     for option in options_for_agents(options):
-        raise UsageError(f"{option} is for agents: a call of an MCP server has no task")
+        raise UsageError(f"{option} is for agents, and this is an MCP server")
 
 
 def server_from(options: Mapping[str, Any]) -> Plan:
