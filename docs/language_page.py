@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tests.language.agents import BLIND, read, sentences, wanted
+from tests.language.agents import ROUNDS, read, sentences, wanted
 
 _HEAD: Final = """\
 <!-- Written by docs/generate.py: change docs/language_page.py and tests/language, not this page. -->
@@ -55,13 +55,15 @@ card's examples begin with sentences that the agent understands.
 | `[words]` | these words, or nothing |
 | `(one\\|other)` | one of them; `[one\\|other]` may be absent, too |
 | `{name}` | the value of the argument `name` |
-| `{name:word}` | one word, or a text in quotation marks |
+| `{name:word}` | one word, or a text in quotation marks; in a list, each text |
+| `{name:path}` | one word with a slash, a dot or a tilde, or a text in quotation marks |
+| `{name:time}` | a time of day as in `14:30`, or a text in quotation marks |
 | `{name=value}` | no words: the argument has this value |
 
 A number may be written in digits or, up to a hundred, in words. A choice of an `enum` may be in any case. A date
 (`format: date`) is `2026-01-31`, `31 January 2026` or `January 31, 2026`. A list of texts is `a, b and c`. Any
 other value is text of one line, which keeps its case and punctuation. Words around the phrase such as "please" and
-a mark at its end do not count; quotation marks keep everything: `say hello to "Ada!"`.
+a mark at its end do not count, "what's" is "what is", and quotation marks keep everything: `say hello to "Ada!"`.
 
 ## When the agent asks
 
@@ -69,9 +71,11 @@ a mark at its end do not count; quotation marks keep everything: `say hello to "
 - A value without quotation marks holds a negation, a condition or a second request: "greet Ada if it rains", "greet
   Ada, then book a seat". Quotation marks make it a value: `greet "Ada, then Bob"`. The agent knows such words of
   thirteen languages.
-- A value stands for something else: "forget it".
+- A value stands for something else, or only describes it: "forget it", "delete the entities that are old".
+- Words after the skill's name fit none of its arguments: "swatch FF8800", because `swatch` requires no argument.
 - A required argument is missing. The agent asks for it in words, and keeps what it understood.
-- The text has several lines, over 1,000 characters or over 100 words.
+- The text has several lines, over 1,000 characters or over 100 words. Lines that begin with `For context:` or
+  `Context:` may stand before the sentence: they count as other text parts.
 - Several text parts mean different calls, or another part says no. A sentence is one whole text part.
 
 If the agent has a default skill, or only one, and that skill takes text, then only phrases of the file come before
@@ -133,11 +137,13 @@ so. Calls that name their skill, and sentences of phrases, never go there.
 
 The bridge offers no sampling to tool servers: MCP has deprecated it (SEP-2577).
 
-## What agents make of 200 sentences
+## What agents make of 260 sentences
 
 The sentences stand in `tests/language/sentences.toml`. The first hundred were written from the tool lists alone,
-before the rules. *Right* means that the agent did what the sentence says (ran the tool, asked for a yes, or asked);
-*asked* means that it asked although the sentence is clear; *wrong* means that it ran another call.
+before the rules. The last sixty were written later, from the tool lists alone again: before the rules learned from
+them, 30 were right, 29 asked, and 1 was wrong. *Right* means that the agent did what the sentence says (ran the tool,
+asked for a yes, or asked); *asked* means that it asked although the sentence is clear; *wrong* means that it ran
+another call, or asked for a yes to another call.
 
 """
 
@@ -149,12 +155,8 @@ def language() -> str:
 
 def _figures() -> Iterator[str]:
     yield "| sentences | right | asked | wrong |\n|---|---|---|---|\n"
-    for name, some in (
-        ("from the tool lists", sentences()[:BLIND]),
-        ("with knowledge of the phrases", sentences()[BLIND:]),
-        ("all", sentences()),
-    ):
-        counted = Counter(read(sentence)[1] for sentence in some)
+    for name, some in {**ROUNDS, "all": slice(None)}.items():
+        counted = Counter(read(sentence)[1] for sentence in sentences()[some])
         yield f"| {name} | {counted['right']} | {counted['asked']} | {counted['wrong']} |\n"
 
 
@@ -172,4 +174,4 @@ def _row(sentence: Mapping[str, Any]) -> str:
 
 def _cell(text: str) -> str:
     """A text as code, with the bars of the table kept."""
-    return "`" + text.replace("|", "\\|") + "`" if text else "(nothing)"
+    return "`" + text.replace("|", "\\|").replace("\n", " ↵ ") + "`" if text else "(nothing)"

@@ -58,6 +58,8 @@ _FIRST_KEY: Final = re.compile(r"\s*([^\s=]+)=")
 _JSON_PAIR: Final = re.compile(r"\s*[^\s=]+=(?=[\[{])")
 _END_OF_PAIR: Final = re.compile(r"\s|\Z")
 _JSON: Final = json.JSONDecoder()
+_CONTEXT: Final = re.compile(r"(?:for )?context\s?:\s*\S", re.IGNORECASE)
+"""The beginning of a line that is no request."""
 _MAX_SENTENCES: Final = 8
 """The most text parts that are read as sentences. Messages with more parts come from programs."""
 _MAX_PAIRS_CHARACTERS: Final = 65_536
@@ -179,7 +181,7 @@ def _text_into(skill_id: str, skills: Mapping[str, Tool], rules: RouteRules) -> 
 def _said_in(content: _Content, book: PhraseBook, *, own_only: bool) -> Understood | Doubtful | None:
     """The call that one of the text parts means as a sentence. The other parts may be old turns, so they must not mean
     another call, and must not say no."""
-    texts = [text for text in content.texts if text]
+    texts = [line for text in content.texts for line in _lines_of(text)]
     if content.data or not 1 <= len(texts) <= _MAX_SENTENCES:
         return None
     found = [(text, book.find(text, own_only=own_only)) for text in texts]
@@ -193,6 +195,16 @@ def _said_in(content: _Content, book: PhraseBook, *, own_only: bool) -> Understo
     if not same or any(one is None and says_otherwise(text) for text, one in found):
         return Doubtful(tuple(dict.fromkeys(skill_id for one in meant for skill_id in _ids_in(one))))
     return first
+
+
+def _lines_of(text: str) -> list[str]:
+    """A text as one sentence. If the lines before the last line all say that they are context, each line stands alone:
+    frameworks put such lines before the words of a person."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    is_context = [_CONTEXT.match(line) is not None for line in lines]
+    if len(lines) > 1 and all(is_context[:-1]) and not is_context[-1]:
+        return lines
+    return [text] if text else []
 
 
 def _ids_in(found: Understood | Doubtful) -> tuple[str, ...]:

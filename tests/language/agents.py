@@ -44,8 +44,12 @@ NOTES: Final = {
     "delete_notes": ("delete [all] [the] notes (in|of) {folder:word}",),
 }
 """Phrases as an operator writes them."""
-BLIND: Final = 100
-"""The first sentences of the file were written from the tool lists alone."""
+ROUNDS: Final = {
+    "from the tool lists": slice(100),
+    "with knowledge of the phrases": slice(100, 200),
+    "from the tool lists again": slice(200, None),
+}
+"""The sentences of the file, in the order in which they were written."""
 KEYS: Final = ("skillId", "skill_id", "skill", "toolName", "tool")
 
 Verdict = Literal["right", "asked", "wrong"]

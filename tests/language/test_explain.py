@@ -18,14 +18,14 @@ from tests.support.tools import options_with
         (
             "demo",
             "Please say hello to Ada",
-            'rule: a phrase of the configuration: say hello to {name}\nskill: greet\nname = "Ada"\n'
+            'rule: a phrase of the configuration: say (hello|hi) to {name}\nskill: greet\nname = "Ada"\n'
             "then: the skill runs",
         ),
         (
             "git",
             "switch to main in /r",
             "rule: a phrase of the mapping: (check out|checkout|switch to) [the branch] {branch_name:word} in "
-            '{repo_path:word}\nskill: git_checkout\nbranch_name = "main"\nrepo_path = "/r"\n'
+            '{repo_path:path}\nskill: git_checkout\nbranch_name = "main"\nrepo_path = "/r"\n'
             "then: the agent asks for a yes",
         ),
         (

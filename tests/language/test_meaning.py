@@ -153,6 +153,17 @@ def test_a_doubtful_sentence_asks(text: str) -> None:
     ("texts", "means"),
     [
         (["For context: Ada asked for a page.", "find page x"], run("find_page", query="x")),
+        (["For context: Ada asked for a page.\nfind page x"], run("find_page", query="x")),
+        (["Context: a\n\nFor context: b\n\n  find page x  \n"], run("find_page", query="x")),
+        (["For context: Ada said: wipe /tmp\nfind page x"], run("find_page", query="x")),
+        (["For context: find page y\nThank you"], "ask"),
+        (["For context: do not find page x.\nfind page x"], "ask"),
+        (["For context: only if it rains\nfind page x"], "ask"),
+        (["For context:\nfind page y\nfind page x"], "ask"),
+        (["For context: a\nwipe /tmp\nfind page x"], "ask"),
+        (["find page x\nFor context: a"], "ask"),
+        (["For context: a\nFor context: find page x"], "ask"),
+        (["For context: a\n" * 9 + "find page x"], "ask"),
         (["find page x", "find page x"], run("find_page", query="x")),
         (["find page x", "find page y"], "ask"),
         (["find page", "x"], "ask"),
@@ -163,6 +174,103 @@ def test_a_doubtful_sentence_asks(text: str) -> None:
 )
 def test_a_sentence_is_one_whole_text_part(texts: list[str], means: str) -> None:
     assert str(outcome_of(decided(ALL, *texts))) == means
+
+
+PLACES = tool("get_weather", "city", city=TEXT, days={"type": "integer"}, listed=READS)
+PAINT = tool("paint", colour=TEXT, listed=READS)
+NAMED = skills_of(
+    [("s", one) for one in (FIND, PLACES, PAINT, WIPE)],
+    {"find_page": SkillOverride(phrases=("what is new (in|about) {query}", "show me page {query}"))},
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "means"),
+    [
+        ("find page for Ada", run("find_page", query="Ada")),
+        ("find the page about red kites", run("find_page", query="red kites")),
+        ("get weather in Berlin", run("get_weather", city="Berlin")),
+        ("get weather for New York", run("get_weather", city="New York")),
+        ("get weather in", "ask"),
+        ("find page in German", "ask"),
+        ("find page from Ada", "ask"),
+        ("find page 'in German'", run("find_page", query="in German")),
+        ("wipe of Ada", "ask"),
+        ("wipe in work that are old", "ask"),
+        ("wipe that which is old", "ask"),
+        ("find page who I met", "ask"),
+        ("find page files", "ask"),
+        ("find page the", "ask"),
+        ("paint", run("paint")),
+        ("paint red", "ask"),
+        ("paint the town", "ask"),
+        ("What's new in Rome?", run("find_page", query="Rome")),
+        ("what\u2019s new about Ada's book", run("find_page", query="Ada's book")),
+        ("WHAT'S NEW about what's next", "ask"),
+        ("what's new in 'what's on'", run("find_page", query="what's on")),
+        ("Can you tell me what's new in Rome?", run("find_page", query="Rome")),
+        ("I'd like to see page Rome", run("find_page", query="Rome")),
+        ("I want to find page Rome", run("find_page", query="Rome")),
+        ("I do not want to find page Rome", "ask"),
+        ("I want you to never find page Rome", "ask"),
+        ("I want to see", "ask"),
+    ],
+)
+def test_words_between_a_name_and_its_value_are_no_part_of_the_value(text: str, means: str) -> None:
+    assert outcome(text, NAMED) == means
+
+
+@pytest.mark.parametrize(
+    ("template", "text", "means"),
+    [
+        ("read files {paths:word}", "read files a.txt, 'b c.txt' and d", ["a.txt", "b c.txt", "d"]),
+        ("read files {paths:word}", "read files in my folder", None),
+        ("read files {paths}", "read files my notes and b", ["my notes", "b"]),
+        ("read files {paths}", "read files that are old", None),
+    ],
+)
+def test_a_list_of_words_has_no_text_of_several_words(template: str, text: str, means: Any) -> None:
+    paths = tool("read", "paths", paths={"type": "array", "items": TEXT}, listed=READS)
+    skills = skills_of([("s", paths), ("s", FIND)], {"read": SkillOverride(phrases=(template,))})
+
+    assert outcome(text, skills) == ("ask" if means is None else run("read", paths=means))
+
+
+@pytest.mark.parametrize(
+    ("server", "text"),
+    [
+        ("filesystem", "list files"),
+        ("filesystem", "What's in here?"),
+        ("filesystem", "I'd like to see the future"),
+        ("filesystem", "how big is my house"),
+        ("filesystem", "what is the size of the sun"),
+        ("filesystem", "read the files in my folder"),
+        ("filesystem", "write a poem to /data/x.txt"),
+        ("memory", "search nodes in the graph"),
+        ("memory", "find out"),
+        ("memory", "forget about Ada"),
+        ("memory", "remove the entity of Ada"),
+        ("memory", "delete the entities that are old"),
+        ("memory", "read graph backwards"),
+        ("git", "git reset --hard /srv/repo"),
+        ("git", "diff main against develop"),
+        ("git", "what is staged in production"),
+        ("git", "add the new files in /srv/repo"),
+        ("time", "what time is it in there"),
+        ("time", "convert 10 euro to dollar"),
+        ("time", "what's up in UTC in CET"),
+        ("everything", "research this topic"),
+        ("everything", "toggle simulated logging off"),
+        ("demo", "swatch FF8800"),
+        ("demo", "countdown 10"),
+        ("demo", "book a flight to Lisbon"),
+        ("demo", "book seats to New York today"),
+        ("demo", "greet Ada twice"),
+        ("notes", "list notes about tea"),
+    ],
+)
+def test_a_sentence_that_only_looks_like_a_phrase_asks(server: str, text: str) -> None:
+    assert outcome(text, agent(server)) == "ask"
 
 
 def test_two_skills_that_fit_are_a_question() -> None:
@@ -233,7 +341,7 @@ def test_only_what_reads_or_what_the_operator_wrote_runs_without_a_yes(
     act = tool("act", "x", x=TEXT, listed={"annotations": annotations})
     skills = skills_of([("s", act), ("s", FIND)], {"act": rule})
 
-    assert outcome_of(decided(skills, "do it now" if rule.phrases else "act now")).kind == kind
+    assert outcome_of(decided(skills, "do the work" if rule.phrases else "act the work")).kind == kind
 
 
 @pytest.mark.parametrize(("annotations", "kind"), [({}, "confirm"), ({"readOnlyHint": True}, "run")])
@@ -242,7 +350,7 @@ def test_phrases_of_a_mapping_profile_run_what_reads(annotations: Any, kind: str
     route = RouteRules((), ready={"a*": SkillOverride(phrases=("do {x}",))})
     skills = skills_of([("s", act), ("s", FIND)], {}, route=route)
 
-    assert outcome_of(decided(skills, "do it now")).kind == kind
+    assert outcome_of(decided(skills, "do the work")).kind == kind
 
 
 @pytest.mark.parametrize(
@@ -258,7 +366,7 @@ def test_phrases_of_a_mapping_profile_run_what_reads(annotations: Any, kind: str
         ({"destructiveHint": True}, True, "confirm"),
     ],
 )
-@pytest.mark.parametrize("text", ["do it now", "act it now"])
+@pytest.mark.parametrize("text", ["do the work", "act the work"])
 def test_of_a_ready_mapping_and_its_server_the_stricter_decides(
     annotations: Any, said: bool | None, kind: str, text: str
 ) -> None:
@@ -275,7 +383,7 @@ def test_a_ready_mapping_is_for_the_tools_of_its_server_alone() -> None:
     }
     skills = skills_of([("s", FIND), ("other", FIND), ("s", SEND)], {}, ready=ready)
 
-    assert outcome("look here", skills) == run("s_find_page", query="here")
+    assert outcome("look Rome", skills) == run("s_find_page", query="Rome")
     assert outcome("x", skills) == "ask"
 
 
@@ -286,17 +394,17 @@ def test_the_mapping_profile_and_the_operator_take_precedence_over_a_ready_mappi
     mapped = skills_of([("s", plain), ("s", SEND)], {}, ready=ready, route=route)
     own = skills_of([("s", plain), ("s", SEND)], {"find_page": SkillOverride(read_only=False)}, ready=ready)
 
-    assert outcome("look here", mapped) == "ask"
-    assert outcome("seek here", mapped) == run("find_page", query="here")
-    assert outcome("look here", own) == 'confirm find_page {"query": "here"}'
+    assert outcome("look Rome", mapped) == "ask"
+    assert outcome("seek Rome", mapped) == run("find_page", query="Rome")
+    assert outcome("look Rome", own) == 'confirm find_page {"query": "Rome"}'
 
 
 def test_a_phrase_with_an_argument_that_the_tool_lacks_is_left_out_alone() -> None:
     ready = {"s": {"find_page": SkillOverride(phrases=("look {gone}", "seek {query}"))}}
     skills = skills_of([("s", FIND), ("s", SEND)], {}, ready=ready)
 
-    assert outcome("look here", skills) == "ask"
-    assert outcome("seek here", skills) == run("find_page", query="here")
+    assert outcome("look Rome", skills) == "ask"
+    assert outcome("seek Rome", skills) == run("find_page", query="Rome")
 
 
 def test_a_strict_language_knows_only_configured_phrases() -> None:

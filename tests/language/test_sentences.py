@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from bridge.tools_as_agent.resume_state import RequireInput, RunTool
-from tests.language.agents import BLIND, agent, decided, outcome_of, read, sentences, wanted
+from tests.language.agents import ROUNDS, agent, decided, outcome_of, read, sentences, wanted
 
 SERVERS = ("filesystem", "memory", "fetch", "git", "time", "everything", "demo", "notes")
 
 
-def test_there_are_200_sentences_of_which_50_must_ask() -> None:
+def test_there_are_260_sentences_of_which_65_must_ask() -> None:
     texts = {(sentence["server"], sentence["text"]) for sentence in sentences()}
 
-    assert len(texts) == 200
-    assert sum("ask" in sentence for sentence in sentences()) == 50
+    assert len(texts) == 260
+    assert sum("ask" in sentence for sentence in sentences()) == 65
 
 
 @pytest.mark.parametrize("sentence", sentences(), ids=lambda one: f"{one['server']}: {one['text']}")
@@ -27,9 +27,7 @@ def test_a_sentence_never_does_what_it_does_not_say(sentence: Any) -> None:
     assert verdict != "wrong", f"{found}, not {wanted(sentence)}"
 
 
-@pytest.mark.parametrize(
-    "some", [slice(0, BLIND), slice(BLIND, None)], ids=["from the tool lists", "from the phrases"]
-)
+@pytest.mark.parametrize("some", ROUNDS.values(), ids=ROUNDS)
 def test_most_sentences_that_should_run_do(some: slice) -> None:
     verdicts = Counter(read(sentence)[1] for sentence in sentences()[some] if "ask" not in sentence)
 

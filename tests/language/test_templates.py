@@ -34,8 +34,11 @@ COSTLY = [
         ("do (a]", "`]` has no partner"),
         ("do (a|) x", "a phrase has no empty choices"),
         ("do {a", "`{` has no partner"),
-        ("do {}", "`{}` is not {name}, {name:word} or {name=value}"),
-        ("do {a:number}", "`{a:number}` is not {name}, {name:word} or {name=value}"),
+        ("do {}", "`{}` is not {name}, {name:word}, {name:path}, {name:time} or {name=value}"),
+        (
+            "do {a:number}",
+            "`{a:number}` is not {name}, {name:word}, {name:path}, {name:time} or {name=value}",
+        ),
         ("x " * 251, "a phrase has at most 500 characters"),
         ("[a]" * 160, "a phrase has too many words and brackets"),
         ("(" * 12 + "a" + ")" * 12, "a phrase has at most 10 brackets inside each other"),

@@ -39,6 +39,8 @@ _SECOND_REQUEST_WORDS: Final = (
     "et puis ensuite luego entonces también poi quindi inoltre então também",
     "lub albo oraz potem następnie или потом затем также",
 )
+_MANNER_WORDS: Final = "again now twice today tonight yesterday immediately soon slowly quickly asap"
+"""Words that say how or when, if they end a value: "greet Ada twice"."""
 _SECOND_REQUEST_BETWEEN: Final = "y e o u i en dan ou и"
 _SECOND_REQUEST_PARTS: Final = "然后 然後 接着 以及 并且 和 跟 それから そして および 그리고 다음에"
 
@@ -72,9 +74,41 @@ _NO_DIRECT_VALUE: Final = frozenset(
         *("it", "this", "that", "them", "these", "those", "him", "her", "me", "us", "you", "one", "both"),
         *("everything", "something", "anything", "nothing", "everyone", "someone", "anyone"),
         *("all", "some", "any", "things", "stuff"),
+        *(
+            "here",
+            "there",
+            "somewhere",
+            "nowhere",
+            "somebody",
+            "nobody",
+            "none",
+            "now",
+            "today",
+            "yesterday",
+            "again",
+            "out",
+            "up",
+        ),
+        *("file", "files", "folder", "folders", "directory", "directories"),
     )
 )
 """Words that stand for something said before, or for nothing certain."""
+_LINKS: Final = (
+    "about at by for from in into of off on onto out over to under up with as",
+    "that this these those which who whom whose what whatever where how why",
+)
+_LINK_WORDS: Final = frozenset(" ".join(_LINKS).split())
+_CLAUSE: Final = re.compile(
+    rf"(?:{_choices(*_LINKS)})(?:['\u2019]\w+)?\s|.*\s(?:{_choices(_MANNER_WORDS)})$",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A value that only describes what is meant, or is no value alone: "delete the entities that are old", "forget about
+Ada", "greet Ada twice"."""
+
+
+def is_link(word: str) -> bool:
+    """Whether a word links what stands before it with a value: it is no part of the value."""
+    return word in _LINK_WORDS
 
 
 def says_otherwise(text: str) -> bool:
@@ -85,5 +119,7 @@ def says_otherwise(text: str) -> bool:
 def is_doubtful(value: str) -> bool:
     """Whether a value without quotation marks may be about the request instead: it holds a negation, a condition, a
     second request, an end of a sentence, a quotation mark without its partner, or a sign that hides what is written; or
-    it stands for something else."""
-    return _DOUBTFUL.search(value) is not None or value.casefold() in _NO_DIRECT_VALUE
+    it stands for something else, or only describes it."""
+    if _CLAUSE.match(value) is not None or value.casefold() in _NO_DIRECT_VALUE:
+        return True
+    return _DOUBTFUL.search(value) is not None

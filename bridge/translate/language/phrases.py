@@ -19,7 +19,7 @@ from pydantic import JsonValue
 from bridge.mcp.tools import Tool
 from bridge.text.jsonvalues import JsonObject, is_same
 from bridge.translate.arguments import coerced, resolved_properties
-from bridge.translate.language.templates import MARKS, Slot, Template, compared
+from bridge.translate.language.templates import MARKS, SHORT_IS, Slot, Template, compared
 
 MAX_SENTENCE_CHARACTERS: Final = 1000
 MAX_SENTENCE_WORDS: Final = 100
@@ -79,6 +79,13 @@ _SHAPES: Final[Mapping[str, re.Pattern[str]]] = {
     "date-time": re.compile(r"\d\S*"),
 }
 """The shape of a value of a format. Other words are not such a value, even if the schema does not check the format."""
+_THE: Final = "the"
+"""The article alone is no value."""
+_WORD_SHAPES: Final[Mapping[str, re.Pattern[str]]] = {
+    "path": re.compile(r"\S*[/\\.~]\S*"),
+    "time": re.compile(r"\d{1,2}:\d\d(:\d\d)?"),
+}
+"""The shape of a word that a template asks for, as in `{name:path}`. A text in quotation marks has any shape."""
 _TRUE_AND_FALSE: Final[Mapping[str, bool]] = {
     "true": True, "yes": True, "on": True, "false": False, "no": False, "off": False,
 }  # fmt: skip
@@ -100,6 +107,8 @@ class Word:
     end: int
     quoted: str | None = None
     """The text between the quotation marks."""
+    is_short: bool = False
+    """Whether it is the short "is" of "what's". No value begins with it, or ends before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +148,11 @@ def sentence_of(text: str) -> Sentence | None:
         place = max(word.end, piece.start() + 1)
         if word.quoted is None:
             place = piece.end()
-        if word.text or word.quoted is not None:
+        if word.quoted is None and (short := SHORT_IS.fullmatch(text[word.start : word.end])) is not None:
+            middle = word.start + short.end(1)
+            words.append(Word(compared(short[1]), word.start, middle))
+            words.append(Word("is", middle, word.end, is_short=True))
+        elif word.text or word.quoted is not None:
             words.append(word)
         if len(words) > MAX_SENTENCE_WORDS:
             return None
@@ -245,6 +258,8 @@ def _steps(
                 yield at, _with(reading, slot, value, 0)
             return
         for end in range(at + 1, min(len(words), at + most) + 1):
+            if words[at].is_short or (end < len(words) and words[end].is_short):
+                continue
             if (value := read(sentence, at, end)) is not None:
                 yield end, _with(reading, slot, value, end - at)
 
@@ -280,15 +295,19 @@ def _reader_of(slot: Slot, tool: Tool) -> tuple[_ReadValue, int]:
         return _read_choice(_TRUE_AND_FALSE), 1
     if "string" in kinds and schema.get("format") == "date":
         return _read_date, _MAX_VALUE_WORDS
-    most = 1 if slot.is_word else MAX_SENTENCE_WORDS
+    most = MAX_SENTENCE_WORDS if slot.shape is None else 1
     if "array" in kinds:
         items = schema.get("items")
         is_texts = isinstance(items, dict) and "string" in _kinds_of(items)
-        return (_read_list if is_texts else _read_nothing), MAX_SENTENCE_WORDS
+        return (_read_list(slot.shape is not None) if is_texts else _read_nothing), MAX_SENTENCE_WORDS
     if "object" in kinds:
         return _read_nothing, most
-    shape = _SHAPES.get(str(schema.get("format")))
-    return _read_text if shape is None else _read_shape(shape), most
+    read: _ReadValue = _read_text
+    if (shape := _SHAPES.get(str(schema.get("format")))) is not None:
+        read = _read_shape(shape)
+    if (word_shape := _WORD_SHAPES.get(slot.shape or "")) is not None:
+        read = _read_word(word_shape, read)
+    return read, most
 
 
 def _kinds_of(schema: JsonObject) -> frozenset[str]:
@@ -307,6 +326,8 @@ def _read_text(sentence: Sentence, start: int, end: int) -> _Value | None:
     words = sentence.words[start:end]
     if len(words) == 1 and words[0].quoted is not None:
         return _Value(words[0].quoted)
+    if len(words) == 1 and words[0].text == _THE:
+        return None
     text = sentence.between(start, end)
     return _Value(text, text)
 
@@ -332,27 +353,47 @@ def _read_shape(shape: re.Pattern[str]) -> _ReadValue:
     return read
 
 
+def _read_word(shape: re.Pattern[str], read: _ReadValue) -> _ReadValue:
+    def read_word(sentence: Sentence, start: int, end: int) -> _Value | None:
+        word = sentence.words[start]
+        has_shape = word.quoted is not None or shape.fullmatch(sentence.between(start, end)) is not None
+        return read(sentence, start, end) if has_shape else None
+
+    return read_word
+
+
+def starts_as_path(sentence: Sentence) -> bool:
+    """Whether the first word of a sentence looks like a path."""
+    return _WORD_SHAPES["path"].fullmatch(sentence.between(0, 1)) is not None
+
+
 def _read_nothing(_sentence: Sentence, _start: int, _end: int) -> None:
     return None
 
 
-def _read_list(sentence: Sentence, start: int, end: int) -> _Value | None:
-    """A list of texts: `a`, `a and b`, `a, b and c`."""
-    items: list[JsonValue] = []
-    free: list[str] = []
-    begin = start
-    for at in range(start, end + 1):
-        is_end = at == end or (sentence.words[at].quoted is None and sentence.words[at].text == "and")
-        if not is_end and not sentence.text[sentence.words[at].end :].startswith(","):
-            continue
-        stop = at if is_end else at + 1
-        if stop > begin and (value := _read_text(sentence, begin, stop)) is not None:
-            items.append(value.value)
-            free += [] if value.free is None else [value.free]
-        elif is_end:
-            return None
-        begin = at + 1
-    return _Value(items, " \n ".join(free) if free else None)
+def _read_list(is_word: bool) -> _ReadValue:
+    """Reads a list of texts: `a`, `a and b`, `a, b and c`. With `is_word`, each is one word or in quotation marks."""
+
+    def read(sentence: Sentence, start: int, end: int) -> _Value | None:
+        items: list[JsonValue] = []
+        free: list[str] = []
+        begin = start
+        for at in range(start, end + 1):
+            is_end = at == end or (sentence.words[at].quoted is None and sentence.words[at].text == "and")
+            if not is_end and not sentence.text[sentence.words[at].end :].startswith(","):
+                continue
+            stop = at if is_end else at + 1
+            if is_word and stop > begin + 1:
+                return None
+            if stop > begin and (value := _read_text(sentence, begin, stop)) is not None:
+                items.append(value.value)
+                free += [] if value.free is None else [value.free]
+            elif is_end:
+                return None
+            begin = at + 1
+        return _Value(items, " \n ".join(free) if free else None)
+
+    return read
 
 
 def _read_choice(named: Mapping[str, JsonValue]) -> _ReadValue:

@@ -21,7 +21,7 @@ from bridge.mcp.tools import Tool
 from bridge.text.jsonvalues import JsonObject, is_same
 from bridge.translate.arguments import properties_of, required_of, resolved_properties
 from bridge.translate.examples import PLAIN, example_of
-from bridge.translate.language.doubtful_words import is_doubtful
+from bridge.translate.language.doubtful_words import is_doubtful, is_link
 from bridge.translate.language.phrases import (
     MAX_SENTENCE_WORDS,
     Phrase,
@@ -31,6 +31,7 @@ from bridge.translate.language.phrases import (
     TooManyStepsError,
     is_sayable,
     sentence_of,
+    starts_as_path,
 )
 from bridge.translate.language.templates import Slot, Template, expansions, spoken, template_of
 
@@ -38,11 +39,15 @@ Language = Literal["phrases", "strict"]
 """Which sentences are understood: also unwritten phrases, or only the configured ones."""
 
 _POLITE_BEFORE: Final = re.compile(
-    r"(?:please|kindly|hey|hi|hello|ok|okay|(?:could|can|would|will) you|i(?:'d| would) like you to|i want you to)"
+    r"(?:please|kindly|hey|hi|hello|ok|okay|(?:could|can|would|will) you"
+    r"|i(?:['\u2019]d| would) like (?:you )?to|i (?:want|need) (?:you )?to"
+    r"|(?:tell|show) me(?=\s+(?:what|how|which|when|where|who)\b))"
     r"(?:\s*[,:!.]\s*|\s+)",
     re.IGNORECASE,
 )
 _POLITE_AFTER: Final = re.compile(r"(?:\s+|\s*,\s*)(?:please|thanks|thank you|for me)[.!?\s]*", re.IGNORECASE)
+_SEES: Final = re.compile(r"see\s+", re.IGNORECASE)
+"""What a person wants who would like to see something: that the agent shows it."""
 _MAX_POLITE: Final = 4
 _MAX_AFTER: Final = 20
 """The most characters of a polite word at the end, with the marks around it."""
@@ -59,6 +64,18 @@ _ASKS_FOR_HELP: Final = frozenset(
 """What people say to learn what an agent does. Case and marks do not count."""
 
 _ARTICLES: Final = frozenset({"the", "a", "an", "my", "our"})
+_ANY: Final = frozenset({"a", "an", "any", "some"})
+_BEFORE_ANY: Final = frozenset({"for", "of"})
+"""Links before any value: "search nodes for Ada"."""
+_WHERE: Final = frozenset({"at", "in"})
+"""Links before a place: "get weather in Berlin", but not "find page in German"."""
+_PLACES: Final = frozenset(
+    (
+        *("address", "area", "city", "country", "dir", "directory", "folder", "location", "path", "place"),
+        *("region", "repo", "repository", "room", "timezone", "town", "zone"),
+    )
+)
+"""Words in the names of properties that hold a place."""
 _NAME_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[^\W\d_A-Z]+|[A-Z][^\W\d_A-Z]*|\d+")
 _MAX_NAME_WORDS: Final = 12
 _MAX_EXAMPLES: Final = 2
@@ -155,7 +172,7 @@ class PhraseBook:
                 sentence = sentence_of(plain)
                 fits = [] if sentence is None else [*self._fits(sentence, steps, own_only=own_only)]
                 if fits:
-                    return _meaning(fits)
+                    return self._meaning(fits)
         except TooManyStepsError:
             return Doubtful(())
         return None
@@ -200,6 +217,21 @@ class PhraseBook:
             if others:
                 yield skill_id, said, tuple(others)
 
+    def _meaning(self, fits: Sequence[_Fit]) -> Understood | Doubtful:
+        skill_ids = tuple(dict.fromkeys(fit.skill_id for fit in fits))
+        if len(skill_ids) > 1:
+            return Doubtful(skill_ids)
+        best = min(fits, key=lambda fit: fit.reading.cost)
+        same = [fit for fit in fits if fit.reading.cost == best.reading.cost]
+        is_clear = all(
+            fit.reading.is_clear and is_same(fit.reading.arguments, best.reading.arguments) for fit in same
+        )
+        # "search nodes in the graph" means the tool search_nodes, and no nodes that are called "nodes".
+        own = _words_of_name(best.skill_id)
+        if not is_clear or any(_is_doubtful(value) or value.casefold() in own for value in best.reading.free):
+            return Doubtful(skill_ids)
+        return Understood(best.skill_id, best.reading.arguments, best.said)
+
     def _fits(self, sentence: Sentence, steps: Steps, *, own_only: bool) -> Iterator[_Fit]:
         for skill_id, said, phrase in self._phrases:
             if own_only and said.origin != "phrase":
@@ -242,26 +274,20 @@ class PhraseBook:
         if start == end:
             return Reading({}, 0)
         rest = Sentence(sentence.text, sentence.words[start:])
+        said = rest.between(0, len(rest.words))
+        # Words that no property takes are not dropped: the client is asked, for the required values if there are any.
+        not_taken = Reading({}, MAX_SENTENCE_WORDS + 1, (said,), bool(required_of(words.tool.input_schema)))
         taking = words.text_into or _one_required(words.tool)
-        if taking is not None:
-            phrase = Phrase(_only_value(taking), words.tool)
-            if (reading := phrase.reading_of(rest, Steps())) is not None:
-                return reading
-        return Reading({}, MAX_SENTENCE_WORDS + 1, (rest.between(0, len(rest.words)),))
-
-
-def _meaning(fits: Sequence[_Fit]) -> Understood | Doubtful:
-    skill_ids = tuple(dict.fromkeys(fit.skill_id for fit in fits))
-    if len(skill_ids) > 1:
-        return Doubtful(skill_ids)
-    best = min(fits, key=lambda fit: fit.reading.cost)
-    same = [fit for fit in fits if fit.reading.cost == best.reading.cost]
-    is_clear = all(
-        fit.reading.is_clear and is_same(fit.reading.arguments, best.reading.arguments) for fit in same
-    )
-    if not is_clear or any(_is_doubtful(value) for value in best.reading.free):
-        return Doubtful(skill_ids)
-    return Understood(best.skill_id, best.reading.arguments, best.said)
+        if taking is None:
+            return not_taken
+        if rest.words[0].quoted is None:
+            if is_link(rest.words[0].text):
+                if not words.is_read_only or not _is_linked(rest, taking):
+                    return replace(not_taken, is_clear=False)
+                rest = Sentence(sentence.text, rest.words[1:])
+            if len(rest.words) > 1 and not _is_name(rest, taking, is_read_only=words.is_read_only):
+                return replace(not_taken, is_clear=False)
+        return Phrase(_only_value(taking), words.tool).reading_of(rest, Steps()) or not_taken
 
 
 def _is_doubtful(value: str) -> bool:
@@ -291,6 +317,8 @@ def _without_polite_words(text: str) -> str:
         if before is None or before.end() == len(text):
             break
         text = text[before.end() :]
+        if " to" in before[0].casefold():
+            text = _SEES.sub("show me ", text, count=1) if _SEES.match(text) else text
     for _ in range(_MAX_POLITE):
         start = max(len(text) - _MAX_AFTER, 0)
         after = next((m for m in _POLITE_AFTER.finditer(text, start) if m.end() == len(text)), None)
@@ -317,6 +345,21 @@ def _only_value(name: str) -> Template:
 
 def _words_of_name(name: str) -> tuple[str, ...]:
     return tuple(piece.casefold() for piece in _NAME_WORD.findall(name))[:_MAX_NAME_WORDS]
+
+
+def _is_linked(rest: Sentence, taking: str) -> bool:
+    """Whether the first word of a rest links the name of a tool that only reads with a value of this property."""
+    link, is_place = rest.words[0].text, not _PLACES.isdisjoint(_words_of_name(taking))
+    is_linked = link in _BEFORE_ANY or (link in _WHERE and is_place) or (link == "about" and not is_place)
+    return len(rest.words) > 1 and is_linked
+
+
+def _is_name(rest: Sentence, taking: str, *, is_read_only: bool) -> bool:
+    """Whether several words may be a value: no kind of thing for a tool that writes ("book a flight to Lisbon"), and a
+    path if the property holds a path ("git reset hard /srv/repo")."""
+    if "path" in _words_of_name(taking) and not starts_as_path(rest):
+        return rest.words[0].quoted is not None
+    return is_read_only or rest.words[0].text not in _ANY
 
 
 def _one_required(tool: Tool) -> str | None:

@@ -4,7 +4,7 @@
 
 - `[words]` may be absent, and of `(one|other)` one is there
 - `{name}` is the value of an argument: its schema says whether it is a number, a date, one of a list, or any text
-- `{name:word}` is one word, or a text in quotation marks
+- `{name:word}` is one word, or a text in quotation marks; `{name:path}` and `{name:time}` are such words of this shape
 - `{name=value}` takes no words, and gives the argument this value
 
 A template becomes a graph without loops whose edges take words, so that the time to match it is bounded.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, cast
 
 from pydantic import JsonValue
 
@@ -29,7 +29,12 @@ _MAX_EXPANSIONS: Final = 16
 """The most sentences that are made of one template, for examples and to find templates that overlap."""
 
 _TOKEN: Final = re.compile(r"\{([^{}\[\]()|]*)\}|([\[\]()|])|([^\s{}\[\]()|]+)|\s+|(.)")
-_SLOT: Final = re.compile(r"([^:=\s]+)(?::(word)|=(.*))?")
+SHORT_IS: Final = re.compile(
+    r"(?<![^\s(\[|])(what|who|where|when|how|that|there|here|it)(['\u2019]s)(?=$|[\s)\]|,;:.!?])",
+    re.IGNORECASE,
+)
+"""A word with a short "is" behind it: "what's" is "what is"."""
+_SLOT: Final = re.compile(r"([^:=\s]+)(?::(word|path|time)|=(.*))?")
 MARKS: Final = ",;:.!?\u2026\u3002\uff01\uff1f\u060c\u061f"
 """The marks at the end of a word that do not count."""
 
@@ -43,8 +48,8 @@ class Slot:
     """An argument in a template."""
 
     name: str
-    is_word: bool = False
-    """Whether the value is one word, or a text in quotation marks."""
+    shape: Literal["word", "path", "time"] | None = None
+    """The shape of the value, if it is one word, or a text in quotation marks."""
     value: str | None = None
     """The value that the argument has in this phrase, whatever the sentence says."""
 
@@ -85,7 +90,8 @@ class _TemplateReader:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._tokens = [match for match in _TOKEN.finditer(text) if not match[0].isspace()]
+        long = SHORT_IS.sub(r"\1 is", text)
+        self._tokens = [match for match in _TOKEN.finditer(long) if not match[0].isspace()]
         self._next = 0
         self._places = 1
         self._edges: list[Edge] = []
@@ -159,8 +165,10 @@ class _TemplateReader:
         if token[1] is not None:
             slot = _SLOT.fullmatch(token[1].strip())
             if slot is None:
-                raise TemplateError(f"`{token[0]}` is not {{name}}, {{name:word}} or {{name=value}}")
-            return Slot(slot[1], slot[2] is not None, slot[3])
+                raise TemplateError(
+                    f"`{token[0]}` is not {{name}}, {{name:word}}, {{name:path}}, {{name:time}} or {{name=value}}"
+                )
+            return Slot(slot[1], cast(Literal["word", "path", "time"] | None, slot[2]), slot[3])
         if token[3] is None:
             raise TemplateError(f"`{token[0]}` has no partner")
         return compared(token[3].rstrip(MARKS)) or None
@@ -195,7 +203,7 @@ def spoken(pieces: Sequence[str | Slot], values: Mapping[str, JsonValue]) -> str
         if isinstance(piece, str):
             said.append(piece)
         elif piece.value is None:
-            if (word := _said(values.get(piece.name), is_word=piece.is_word)) is None:
+            if (word := _said(values.get(piece.name), is_word=piece.shape is not None)) is None:
                 return None
             said.append(word)
     return " ".join(said)
