@@ -42,6 +42,7 @@ NOT_TYPED: Final[Mapping[str, str]] = {
     r"mcp-a2a \w+ https://desk\.lan:": "it is typed at another machine",
     r".*\buvx mcp-server-time": "it is fetched from the network; the one from npm is run from .peers",
     r"(uv tool|pipx) install git\+URL": "URL is the reader's",
+    r"mcp-a2a init .*--from-registry ": "no registry answers; tests/cli/config/test_registry.py has its own",
     r"(prometheus|promtool) ": "tests/operate/test_rules.py types them, where Prometheus is installed",
     r"curl -s http://127\.0\.0\.1:8080/agents/desk ": "tests/tools_as_agent/test_shared_requests.py types it",
     r"sudo ": "it changes the machine; `make proxies` does the same without",

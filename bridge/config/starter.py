@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from bridge.config.toml_text import toml_value
 
@@ -64,8 +64,8 @@ _TAIL: Final = """
 class Starter:
     """The servers and agents of a new file."""
 
-    servers: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
-    """By name: the URL, or the command."""
+    servers: Mapping[str, str | Sequence[str] | Mapping[str, Any]] = field(default_factory=dict)
+    """By name: the URL, the command, or the keys of the table."""
     agents: Mapping[str, str] = field(default_factory=dict)
     """By name: the URL."""
     published: str = "tools"
@@ -74,20 +74,28 @@ class Starter:
     """The name of the MCP server that the agents become."""
     ready: Mapping[str, str] = field(default_factory=dict)
     """The names of the ready mappings of well-known servers, by server."""
+    remarks: Mapping[str, str] = field(default_factory=dict)
+    """Where servers are from, by server."""
 
     def text(self) -> str:
         """The file."""
         return "".join((_HEAD, *self._servers(), *self._agents(), *self._faces(), _TAIL))
 
+    def addition(self) -> str:
+        """The servers and the agent that they become, for the end of a file that exists."""
+        return "".join((*self._servers(), *self._faces()[:1]))
+
     def _servers(self) -> Sequence[str]:
         tables = [self._server(name, one) for name, one in self.servers.items()]
         return tables or [_EXAMPLE_SERVER]
 
-    def _server(self, name: str, place: str | Sequence[str]) -> str:
-        if isinstance(place, str):
-            return _table(_SERVER, "tool_servers", name, url=place)
+    def _server(self, name: str, place: str | Sequence[str] | Mapping[str, Any]) -> str:
+        keys = (
+            place if isinstance(place, Mapping) else {"url" if isinstance(place, str) else "command": place}
+        )
+        words = f"{_SERVER}\n# {self.remarks[name]}" if name in self.remarks else _SERVER
         line = _KNOWN.format(self.ready[name]) if name in self.ready else ""
-        return _table(_SERVER, "tool_servers", name, command=place) + line
+        return _table(words, "tool_servers", name, **keys) + line
 
     def _agents(self) -> Sequence[str]:
         tables = [_table(_AGENT, "agents", name, card=one) for name, one in self.agents.items()]
@@ -107,9 +115,6 @@ class Starter:
         return [*faces, _table(words, "agents_as_tools", self.offered, **{"from": list(self.agents)})]
 
 
-def _table(words: str, section: str, name: str, **keys: str | Sequence[str]) -> str:
-    lines = (
-        f"{key} = {toml_value(value if isinstance(value, str) else list(value))}\n"
-        for key, value in keys.items()
-    )
+def _table(words: str, section: str, name: str, **keys: Any) -> str:
+    lines = (f"{key} = {toml_value(value)}\n" for key, value in keys.items())
     return f"\n# {words}\n[{section}.{name}]\n{''.join(lines)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,6 +42,23 @@ _STEM_CHARACTERS: Final = 34
     metavar="[NAME=]URL",
     help="A remote A2A agent: its base URL, or the URL of its card. Repeatable.",
 )
+@click.option(
+    "--from-registry",
+    metavar="NAME[@VERSION]",
+    help="An MCP server by its name in an MCP registry, such as io.github.owner/server. An existing file gets it, too.",
+)
+@click.option(
+    "--registry", metavar="URL", help="The registry. Default: https://registry.modelcontextprotocol.io."
+)
+@click.option("--pick", type=int, metavar="N", help="Which package or remote server of the entry to take.")
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A value that the entry asks for. Repeatable.",
+)
+@click.option("--yes", is_flag=True, help="Write what the registry says without a question.")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def init(**options: Any) -> int:
     """Write a configuration file to start from, with comments.
@@ -54,12 +72,23 @@ def init(**options: Any) -> int:
     mcp-a2a init --server "npx -y @modelcontextprotocol/server-everything"
     mcp-a2a init team.toml --server weather=https://weather.example.com/mcp --agent https://research.example.com
 
+    With --from-registry the command reads the entry of a server in an MCP registry, shows the exact version, digests
+    and the command that would run, and asks before it writes. Secrets become references to environment variables. The
+    bridge itself never asks a registry.
+
+    \b
+    mcp-a2a init --from-registry io.github.owner/server@1.2.0 --input path=/srv/files
+
     The command also writes mcp-a2a.schema.json beside the file. Editors use it to complete and check the file.
     """
     from bridge.cli import render
     from bridge.config.starter import SCHEMA_FILE
 
     path: Path = options["file"]
+    if not options["from_registry"]:
+        _require_with_registry(options)
+    elif path.exists() and not options["force"]:
+        return _add_from_registry(path, options)
     if path.exists() and not options["force"]:
         raise UsageError(f"{path} exists: overwrite it with --force, or name another file")
     starter = _starter(options)
@@ -74,14 +103,55 @@ def init(**options: Any) -> int:
     return 0
 
 
+def _require_with_registry(options: dict[str, Any]) -> None:
+    for option in ("registry", "pick", "inputs", "yes"):
+        if options[option]:
+            raise UsageError(
+                f"--{option.removesuffix('s') if option == 'inputs' else option} is for --from-registry"
+            )
+
+
+def _add_from_registry(path: Path, options: dict[str, Any]) -> int:
+    """Add a server of a registry to the end of a file that exists."""
+    from bridge.cli import render
+    from bridge.cli.config.registry import server_from_registry
+    from bridge.config.starter import Starter
+
+    if options["servers"] or options["agents"]:
+        raise UsageError(f"{path} exists: only --from-registry adds to it, without --server and --agent")
+    try:
+        before = path.read_text(encoding="utf-8")
+        data = tomllib.loads(before)
+    except (OSError, ValueError) as exc:
+        raise UsageError(f"cannot read {path}: {exc}") from exc
+    found = server_from_registry(options)
+    for section in ("tool_servers", "tools_as_agent"):
+        if found.name in data.get(section, {}):
+            raise UsageError(
+                f"{path} has [{section}.{found.name}] already: rename this table, or take it out"
+            )
+    starter = Starter({found.name: found.keys}, published=found.name, remarks={found.name: found.remark})
+    _write(path, f"{before.rstrip()}\n{starter.addition()}")
+    render.say(f"{path} has [tool_servers.{found.name}] and [tools_as_agent.{found.name}] now")
+    return 0
+
+
 def _starter(options: dict[str, Any]) -> Starter:
     from bridge.config.ready_mappings import ready_mapping_for
     from bridge.config.starter import EXAMPLE, Starter
 
-    servers = dict(_server_from(text) for text in options["servers"])
+    servers: dict[str, Any] = dict(_server_from(text) for text in options["servers"])
     agents = dict(_agent_from(text) for text in options["agents"])
     _require_apart(options["servers"], servers)
     _require_apart(options["agents"], agents)
+    remarks: dict[str, str] = {}
+    if options["from_registry"]:
+        from bridge.cli.config.registry import server_from_registry
+
+        found = server_from_registry(options)
+        if found.name in servers:
+            raise UsageError(f"another server has the name {found.name} of the server in the registry")
+        servers[found.name], remarks[found.name] = found.keys, found.remark
     if not servers and not agents:
         servers, agents = _ask_for_peers()
     if not servers and not agents:
@@ -89,10 +159,14 @@ def _starter(options: dict[str, Any]) -> Starter:
     published = next(iter(servers)) if len(servers) == 1 else "tools"
     while published in agents:  # otherwise a `from` would be ambiguous
         published = f"{published[:_STEM_CHARACTERS]}-tools"
-    commands = {name: place for name, place in servers.items() if not isinstance(place, str)}
+    commands = {
+        name: place.get("command", ()) if isinstance(place, dict) else place
+        for name, place in servers.items()
+        if not isinstance(place, str)
+    }
     mappings = {name: ready_mapping_for(command) for name, command in commands.items()}
     ready = {name: mapping.name for name, mapping in mappings.items() if mapping is not None}
-    return Starter(servers, agents, published, ready=ready)
+    return Starter(servers, agents, published, ready=ready, remarks=remarks)
 
 
 def _ask_for_peers() -> tuple[dict[str, str | Sequence[str]], dict[str, str]]:

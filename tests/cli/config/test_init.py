@@ -7,6 +7,7 @@ import select
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -124,10 +125,10 @@ def test_what_cannot_be_written_is_refused(words: list[str], said: str, tmp_path
     assert not (tmp_path / "bridge.toml").exists()
 
 
-def answered(tmp_path: Path, *answers: str) -> int:
-    """Run it at a terminal, and give these answers, each to one question; the exit code."""
+def answered(tmp_path: Path, *answers: str, words: Sequence[str] = ()) -> int:
+    """Run it with these words at a terminal, and give these answers, each to one question; the exit code."""
     ours, theirs = open_terminal()
-    command = [sys.executable, "-P", "-m", "bridge", "init"]
+    command = [sys.executable, "-P", "-m", "bridge", "init", *words]
     with Forked(
         command, stdin=theirs, stderr=theirs, cwd=tmp_path, env=environment(tmp_path / "state")
     ) as process:
