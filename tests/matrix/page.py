@@ -41,6 +41,8 @@ it. A question is an elicitation in the host, a failure is a result with `isErro
 the first result.
 """,
 }
+_GRPC: Final = frozenset({"grpcio", "@grpc/grpc-js"})
+"""The packages that only the environments of peers over gRPC name."""
 
 
 def page(recorded: Recorded, explained: Explained) -> str:
@@ -76,7 +78,7 @@ def _reasons(side: Side, name: str, peer: PeerResult, explained: Explained) -> I
 
 def _title(peer: PeerResult) -> str:
     name, version = next(iter(peer.versions.items()))
-    return f"{name} {version}"
+    return f"{name} {version}{' over gRPC' if peer.versions.keys() & _GRPC else ''}"
 
 
 def _versions(recorded: Recorded) -> Iterator[str]:

@@ -21,6 +21,7 @@ from tests.matrix.cells import Cell
 from tests.matrix.environments import FOLDER
 from tests.matrix.scenarios import Outcome, Scenario
 from tests.support.command import process_of, wrapping
+from tests.support.ports import free_port
 
 TOOL_SERVER: Final = Path(__file__).with_name("tool_server.py")
 PEER_SECONDS: Final = 300
@@ -34,9 +35,8 @@ _SILENT: Final = Cell(Outcome.FAIL, "the script ended without a word about it")
 async def wrapped_server(folder: Path) -> AsyncIterator[str]:
     """The URL of the agent that the real command makes of the tool server."""
     server = (sys.executable, str(TOOL_SERVER))
-    bridge = wrapping(
-        "--era", "modern", "--store", "memory:", state=folder, server=server, start=subprocess.Popen
-    )
+    options = ("--era", "modern", "--store", "memory:", "--grpc", f"127.0.0.1:{free_port()}")
+    bridge = wrapping(*options, state=folder, server=server, start=subprocess.Popen)
     async with process_of(bridge) as running:
         yield f"{running.url}/agents/matrix"
 

@@ -1,4 +1,4 @@
-// @a2a-js/sdk 1.x as a client, over JSON-RPC.
+// @a2a-js/sdk 1.x as a client, over JSON-RPC, or over the binding in MATRIX_BINDING.
 
 import { createRequire } from "node:module";
 import { check, play, words } from "../contract.mjs";
@@ -8,7 +8,15 @@ const require = createRequire(`${process.argv[2]}/`);
 const a2a = require("@a2a-js/sdk");
 const { ClientFactory, DefaultAgentCardResolver } = require("@a2a-js/sdk/client");
 
-const client = (url) => new ClientFactory().createFromUrl(`${url}/`);
+const factory = process.env.MATRIX_BINDING === "GRPC" ? grpcFactory() : new ClientFactory();
+const client = (url) => factory.createFromUrl(`${url}/`);
+
+function grpcFactory() {
+  const { credentials } = require("@grpc/grpc-js");
+  const { GrpcTransportFactory } = require("@a2a-js/sdk/client/grpc");
+  const transport = new GrpcTransportFactory({ grpcChannelCredentials: credentials.createInsecure() });
+  return new ClientFactory({ transports: [transport] });
+}
 
 const request = (parts, more = {}) =>
   a2a.SendMessageRequest.fromJSON({

@@ -1,4 +1,4 @@
-"""a2a-sdk 0.3 as a client, over JSON-RPC."""
+"""a2a-sdk 0.3 as a client, over JSON-RPC, or over the binding in the global `BINDING`."""
 
 import asyncio
 import base64
@@ -30,7 +30,21 @@ from a2a.types import (
 async def client(url: str, *, streaming: bool = False) -> AsyncIterator[Client]:
     async with httpx.AsyncClient(timeout=c.SECONDS) as http:
         card = await A2ACardResolver(http, url).get_agent_card()
-        yield ClientFactory(ClientConfig(streaming=streaming, httpx_client=http)).create(card)
+        yield ClientFactory(config(http, streaming=streaming)).create(card)
+
+
+def config(http: httpx.AsyncClient, *, streaming: bool) -> ClientConfig:
+    """JSON-RPC, unless a script that runs this one has set `BINDING`."""
+    if globals().get("BINDING") != "GRPC":
+        return ClientConfig(streaming=streaming, httpx_client=http)
+    from grpc import aio  # only the environments for gRPC have it
+
+    return ClientConfig(
+        streaming=streaming,
+        httpx_client=http,
+        supported_transports=["GRPC"],
+        grpc_channel_factory=aio.insecure_channel,
+    )
 
 
 def message(*parts: TextPart | DataPart | FilePart, **fields: Any) -> Message:
@@ -49,6 +63,11 @@ async def sent(url: str, *parts: TextPart | DataPart | FilePart, **fields: Any) 
 def given(task: Task) -> list[Any]:
     c.check(task.status.state == TaskState.completed, f"the task is {task.status}")
     return [part.root for artifact in task.artifacts for part in artifact.parts]
+
+
+def is_said(message: Message | None) -> bool:
+    """Whether a status has a message. Over gRPC this SDK makes an empty message of none."""
+    return message is not None and bool(message.parts)
 
 
 def words_in(parts: list[Part]) -> str:
@@ -87,7 +106,7 @@ async def stream(url: str) -> None:
     seen, gave = [], []
     async with client(url, streaming=True) as there:
         async for _, update in there.send_message(message(TextPart(text=c.STREAM))):
-            if isinstance(update, TaskStatusUpdateEvent) and update.status.message:
+            if isinstance(update, TaskStatusUpdateEvent) and is_said(update.status.message):
                 seen.append(words_in(update.status.message.parts))
             elif isinstance(update, TaskArtifactUpdateEvent):
                 gave.append(words_in(update.artifact.parts))
@@ -116,7 +135,8 @@ async def cancel(url: str) -> None:
     async def follow(there: Client) -> None:
         async for task, update in there.send_message(message(TextPart(text=c.CANCEL))):
             states.append(task.status.state)
-            if isinstance(update, TaskStatusUpdateEvent) and update.status.message and not begun.done():
+            is_update = isinstance(update, TaskStatusUpdateEvent)
+            if is_update and is_said(update.status.message) and not begun.done():
                 begun.set_result(task.id)
 
     async with client(url, streaming=True) as there, asyncio.TaskGroup() as tasks:

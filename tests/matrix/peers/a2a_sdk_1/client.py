@@ -1,4 +1,4 @@
-"""a2a-sdk 1.x as a client, over JSON-RPC."""
+"""a2a-sdk 1.x as a client, over JSON-RPC, or over the binding in the global `BINDING`."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,21 @@ from google.protobuf.json_format import MessageToDict
 async def client(url: str, *, streaming: bool = False) -> AsyncIterator[Client]:
     async with httpx.AsyncClient(timeout=c.SECONDS) as http:
         card = await A2ACardResolver(http, url).get_agent_card()
-        yield ClientFactory(ClientConfig(streaming=streaming, httpx_client=http)).create(card)
+        yield ClientFactory(config(http, streaming=streaming)).create(card)
+
+
+def config(http: httpx.AsyncClient, *, streaming: bool) -> ClientConfig:
+    """JSON-RPC, unless a script that runs this one has set `BINDING`."""
+    if globals().get("BINDING") != "GRPC":
+        return ClientConfig(streaming=streaming, httpx_client=http)
+    from grpc import aio  # only the environments for gRPC have it
+
+    return ClientConfig(
+        streaming=streaming,
+        httpx_client=http,
+        supported_protocol_bindings=["GRPC"],
+        grpc_channel_factory=aio.insecure_channel,
+    )
 
 
 def message(*parts: a2a_pb2.Part, **fields: Any) -> a2a_pb2.SendMessageRequest:
