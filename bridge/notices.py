@@ -106,10 +106,10 @@ class AnswerTaken:
 
 
 ModelOutcome = Literal[
-    "chosen", "no_choice", "unfit", "timed_out", "failed", "broken", "no_tokens", "canceled"
+    "chosen", "answered", "no_choice", "unfit", "timed_out", "failed", "broken", "no_tokens", "canceled"
 ]
-"""`no_choice`: the model chose no tool, or several. `unfit`: its call does not fit the tool. `broken`: its answer
-cannot be read."""
+"""`answered`: the model answered in its own words, from results. `no_choice`: it chose no tool, or several. `unfit`:
+its call does not fit the tool. `broken`: its answer cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,9 +98,8 @@ says whether they only read.
 
 ## A model for what is left
 
-Without a model, the agent asks what a text means that no rule understands. With `language = "model"`, a language
-model is asked first. It is off
-unless you write both tables:
+Without a model, the agent asks what a text means that no rule understands. With `language = "model"`, it asks a
+language model first. Nothing is sent to a model unless you write both tables:
 
 ```toml
 [model]
@@ -116,26 +115,43 @@ language = "model"
 ```
 
 `url` is the base of an API like OpenAI's chat completions (OpenAI, Azure, vLLM, Ollama, llama.cpp, LiteLLM) or of
-Anthropic's Messages, with an `api_key` from the environment
-or a file. **The texts of callers and the descriptions of tools go to this host**; the card and `mcp-a2a check` say
-so. Calls that name their skill, and sentences of phrases, never go there.
+Anthropic's Messages. `api_key` comes from the environment or a file. **The texts of callers and the descriptions of
+tools go to this host**; the card and `mcp-a2a check` say so. Calls that name their skill, and sentences that a phrase
+understands, never go there.
 
-- The model gets the tools that the caller may use, never hidden ones, and chooses one. Its call is checked against
-  the schema, and may be corrected once.
-- **What is not read-only waits for a yes** to this one call. A tool that only reads runs at once, and the model may
-  have misunderstood: if a wrong
-  reading call is harmful, leave `language` at `phrases`.
-- If the model chooses nothing, several tools, or a call that does not fit, is late, fails, or has no tokens left,
-  the client is asked as without a model,
-  after the words of the model. A model never ends a task.
+- The model gets tools that the caller may use, never hidden ones, and chooses one of them. The bridge checks its call
+  against the schema. The model may correct a call once.
+- **A tool that is not read-only waits for a yes** to this one call. A tool that only reads runs at once, although the
+  model may have misunderstood the text. If a wrong reading call is harmful, leave `language` at `phrases`.
+- The client is asked as without a model, after the words of the model, in these cases: the model chooses no tool, or
+  several; its call does not fit; it is late or fails; no tokens are left.
 - The result is the tool's own. Its metadata has the model, its tokens and the time, under
-  `urn:mcp-a2a:tool:v1/model`; so have metrics, spans and the audit.
-- Each principal has `hourly_tokens`; all callers without credentials share `hourly_tokens_shared`. Each process
-  counts for itself, and begins anew with a restart.
-- Descriptions of tools are fenced as data. A model may obey them all the same. Then, too, only tools of the list can
-  be chosen, and each call is checked.
+  `urn:mcp-a2a:tool:v1/model`. Metrics, spans and the audit have them, too.
+- Each principal has `hourly_tokens`. All callers without credentials share `hourly_tokens_shared`. Each process counts
+  for itself, and begins anew with a restart.
+- Descriptions and results of tools are marked as data. A model may obey them all the same. Even then it can choose only
+  tools that were offered, and each call is checked.
 
-The bridge offers no sampling to tool servers: MCP has deprecated it (SEP-2577).
+### Several calls for one text
+
+With `rounds` above 1 in `[model]`, the model gets the result of its call, may call further tools, one after the other,
+and then answers in its own words. **Then the results of its calls go to its host, too.**
+
+- `rounds` is the most calls for one text. `seconds` and the tokens of the hour count over all of them.
+- Each call is a step of the task: a status says which skill was chosen, and the result is an artifact, as the tool gave
+  it. The words of the model are the last artifact, `answer`; the metadata of its part names the model. The last message
+  lists all calls, and says which of them failed.
+- In each round, the same rules hold: the rights of the caller at this moment, the schema, and a yes for each call that
+  is not read-only. A no ends the task. The model never gets a tool that is new, or whose description has changed, since
+  its first question for this text.
+- The task completes only if a call has answered and the model then says something that is not a question. Otherwise
+  the client is asked what to do next, and gets the list of calls.
+- A question of a tool goes to the client, and the model goes on after the answer. If the bridge restarts while the model
+  is asked, the client is asked. If it restarts during a call, the task fails, as any call does.
+
+### What a tool server gets
+
+The bridge offers no sampling to tool servers, with or without a model: MCP has deprecated it (SEP-2577).
 
 ## What agents make of 260 sentences
 

@@ -55,13 +55,14 @@ def request_of(dialogue: Dialogue, model: str, answer_tokens: int, base: str) ->
         {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
         for tool in dialogue.tools
     ]
+    choice: JsonObject = {"type": "auto", "disable_parallel_tool_use": True}
     return {
         "model": model,
         "system": dialogue.system,
         "messages": messages,
         "max_tokens": answer_tokens,
         "tools": tools,
-        "tool_choice": {"type": "auto", "disable_parallel_tool_use": True},
+        "tool_choice": choice if dialogue.may_call else {"type": "none"},
     }
 
 

@@ -57,7 +57,8 @@ def request_of(dialogue: Dialogue, model: str, answer_tokens: int, base: str) ->
         }
         for tool in dialogue.tools
     ]
-    return {"model": model, "messages": messages, limit: answer_tokens, "tools": tools}
+    choice: JsonObject = {} if dialogue.may_call else {"tool_choice": "none"}
+    return {"model": model, "messages": messages, limit: answer_tokens, "tools": tools, **choice}
 
 
 def reply_from(answer: object) -> ModelReply:

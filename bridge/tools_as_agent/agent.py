@@ -24,7 +24,7 @@ from bridge.mcp.tools import StandInKind, Tool
 from bridge.source_state import SourceState
 from bridge.tools_as_agent.caller_login import AwaitedCall, CallerLoginCheck, Present
 from bridge.tools_as_agent.card import ToolServerSummary, make_card
-from bridge.tools_as_agent.chooser import ChoiceRules
+from bridge.tools_as_agent.chooser import ChoiceRules, steps_in_words
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.resume_state import (
     AskModel,
@@ -38,9 +38,11 @@ from bridge.tools_as_agent.resume_state import (
     OwnQuestion,
     RequireInput,
     ResumeMode,
+    ResumeState,
     RunTool,
     ServerQuestion,
     resume_state_from,
+    rounds_in,
 )
 from bridge.tools_as_agent.route import (
     ask_server_questions,
@@ -53,7 +55,7 @@ from bridge.tools_as_agent.route import (
 )
 from bridge.tools_as_agent.run import Conclusion, InputRequest, ToolRun
 from bridge.tools_as_agent.run_for_caller import RunForCaller, require_caller_token
-from bridge.tools_as_agent.shared_requests import SharedRequests
+from bridge.tools_as_agent.shared_requests import SharedRequests, rights_now
 from bridge.tools_as_agent.skills import Skill, Skills, skill_remarks, skills_of
 from bridge.translate.extensions.availability import (
     FindUnavailable,
@@ -119,6 +121,10 @@ _PROCESS_GONE: Final = (
 _MODEL_GONE: Final = (
     "The bridge restarted while a model was asked what your message means, and no tool was run. Say again what you"
     " want, or name the skill"
+)
+_ROUNDS_GONE: Final = (
+    "The bridge restarted while a model worked on your message. These calls were made before: {}. Say what to do next,"
+    " or name the skill"
 )
 _SERVER_GONE: Final = "The tool server that works on this task no longer belongs to this agent"
 
@@ -280,7 +286,12 @@ class ToolsAgent:
             trace.go_on(resume_state.trace)
         if turn.principal.scopes:
             self._require_scope(turn)
-        return self._work_for(self._decided(turn), turn.principal)
+        decision = self._decided(turn)
+        work = self._work_for(decision, turn.principal)
+        rounds = rounds_in(turn.kept)
+        return (
+            work if rounds is None or not _is_same_call(rounds, decision) else self._in_rounds(rounds, work)
+        )
 
     def _work_for(
         self, decision: Decision, principal: Principal, *, even_if_full: bool = False
@@ -300,16 +311,27 @@ class ToolsAgent:
                 return BriefWork(said) if decision.is_brief else said
 
     def _choosing(self, asked: AskModel) -> PlannedWork:
-        """The work that asks a model. The choice is checked with the skills and options of this moment."""
+        """The work that asks a model."""
+        assert self.options.chooser is not None, "only with a model is it asked"
+        return self.options.chooser.work(asked, self._choice_rules())
+
+    def _in_rounds(self, rounds: ModelWait, work: PlannedWork) -> PlannedWork:
+        """The work on a call that a model chose. The model is asked again if the agent still has one."""
+        chooser = self.options.chooser
+        return work if chooser is None else chooser.go_on(rounds, work, self._choice_rules())
+
+    def _choice_rules(self) -> ChoiceRules:
+        """The rules for the choices of a model, with the options of this moment."""
         options = self.options
-        assert options.chooser is not None, "only with a model is it asked"
 
-        def check(call: SkillCall, turn: Turn) -> Decision:
-            return check_choice(call, turn, asked.skills, options)
+        def check(call: SkillCall, turn: Turn, skills: Skills) -> Decision:
+            return check_choice(call, turn, skills, options)
 
-        return options.chooser.work(
-            asked, ChoiceRules(options.face, check, partial(self._work_for, even_if_full=True))
-        )
+        def skills(principal: Principal) -> Skills:
+            rights = rights_now(principal, self._present, self._is_open)
+            return self.skill_set.only(None) if rights is None else self.skill_set.usable_by(rights)
+
+        return ChoiceRules(options.face, skills, check, partial(self._work_for, even_if_full=True))
 
     def work_meant(self, turn: Turn) -> WorkName:
         """The skill and server that the work for a turn would use. A question of the bridge itself uses no server.
@@ -455,6 +477,15 @@ class ToolsAgent:
         known = resume_state_from(work)
         trace.begin()
         trace.go_on(known.trace if known else trace.NO_TRACE)
+        resumed = self._resumed(known, state, owner, is_adopted=is_adopted)
+        rounds = rounds_in(work)
+        if rounds is None or resumed is None or isinstance(resumed, Conclusion):
+            return resumed
+        return self._in_rounds(rounds, resumed)
+
+    def _resumed(
+        self, known: ResumeState | None, state: TaskState, owner: str, *, is_adopted: bool
+    ) -> PlannedWork | None:
         match known:
             case FollowedTask() as task if state in INTERRUPTED and self._acts_for_caller(task):
                 return None
@@ -584,9 +615,28 @@ def _tools_of(listing: ToolListing, kinds: frozenset[StandInKind]) -> Sequence[T
 
 
 def _without_model(wait: ModelWait) -> RequireInput:
-    """Ask the client, since the process that asked a model is gone. No tool has run."""
-    parts = (Part(text=_MODEL_GONE),)
+    """Ask the client, since the process that asked a model is gone. No call was under way."""
+    parts = (Part(text=_ROUNDS_GONE.format(steps_in_words(wait.steps)) if wait.steps else _MODEL_GONE),)
     return RequireInput(TaskState.INPUT_REQUIRED, parts, {QUESTION: wait.key}, wait.kept.encode())
+
+
+def _is_same_call(rounds: ModelWait, decision: Decision) -> bool:
+    """Whether a decision continues, or asks again about, the call of a model that waits. The client may also have named
+    another call, which is none of the model's."""
+    known = resume_state_from(rounds.waiting.encode())
+    match decision:
+        case Follow():
+            return True
+        case RunTool(skill=skill) if isinstance(known, Confirmation | ServerQuestion):
+            return skill.key == (known.source_key, known.tool_name)
+        case RequireInput() if isinstance(known, Confirmation | ServerQuestion):
+            again = resume_state_from(decision.kept)
+            return isinstance(again, type(known)) and (again.source_key, again.tool_name) == (
+                known.source_key,
+                known.tool_name,
+            )
+        case _:
+            return False
 
 
 def _without_its_process(question: ServerQuestion) -> PlannedWork:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,7 +11,8 @@ from bridge.identity.callers.principals import Principal
 from bridge.translate.message_to_call import SkillCall
 
 if TYPE_CHECKING:  # the options have a chooser, and the skills have options
-    from bridge.tools_as_agent.resume_state import AskModel, Decision
+    from bridge.tools_as_agent.resume_state import AskModel, Decision, ModelStep, ModelWait
+    from bridge.tools_as_agent.skills import Skills
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +21,10 @@ class ChoiceRules:
 
     face: str
     """The name of the agent."""
-    check: Callable[[SkillCall, Turn], Decision]
-    """Decides on a chosen call as on any other. Raises A2AError if the call cannot be made."""
+    skills: Callable[[Principal], Skills]
+    """The skills that a principal may use now."""
+    check: Callable[[SkillCall, Turn, Skills], Decision]
+    """Decides on a chosen call of one of these skills as on any other. Raises A2AError if the call cannot be made."""
     plan: Callable[[Decision, Principal], PlannedWork]
     """Plans the work for a decision. Raises A2AError if the principal may not have it done."""
 
@@ -38,3 +41,12 @@ class Chooser(Protocol):
         """The work that asks a model, then makes the chosen call or asks the client. Nothing is asked before the work
         is called."""
         ...
+
+    def go_on(self, wait: ModelWait, work: PlannedWork, rules: ChoiceRules) -> PlannedWork:
+        """The work that continues a call that a model chose, by `work`, and asks the model again with the result."""
+        ...
+
+
+def steps_in_words(steps: Sequence[ModelStep]) -> str:
+    """The calls of a model, and whether each failed."""
+    return ", ".join(f"{step.skill_id} ({'failed' if step.is_error else 'answered'})" for step in steps)

@@ -151,14 +151,43 @@ class FollowedTask(_OfTrace):
 
 
 @dataclass(frozen=True, slots=True)
+class ModelStep:
+    """A call that a model chose, and its result."""
+
+    skill_id: str
+    name: str
+    """The name of the tool for the model."""
+    arguments: JsonObject
+    words: str = ""
+    """What the model said beside the call."""
+    result: str = ""
+    """The result as text, or the reason of the failure. Empty while the call has no result."""
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ModelWait(_OfTrace):
-    """A model was asked what a text means, and has not answered yet. Nothing has run."""
+    """A model works on a text: it was asked and has not answered yet, or a call that it chose waits for an answer."""
 
     key: str
     """The key of the question that is asked if the model does not answer."""
     kept: str
     """The state kept with this question."""
     skill_id: str = ""
+    text: str = ""
+    """The text of the client."""
+    question: str = ""
+    """The question that the text answers; see `AskModel`."""
+    offered: tuple[str, ...] = ()
+    """The digests of the tools that the model got first. It never gets another tool."""
+    steps: tuple[ModelStep, ...] = ()
+    """The calls so far. While a call waits, it is the last of them."""
+    tokens: int = 0
+    """The tokens that the model has used for this text so far."""
+    seconds: float = 0.0
+    """The time that the model has taken for this text so far."""
+    waiting: str = ""
+    """The state of the call that waits for an answer; empty if none waits."""
     kind: Literal["model-wait"] = "model-wait"
 
     def to_bytes(self) -> bytes:
@@ -172,12 +201,25 @@ _KEPT: Final[TypeAdapter[ResumeState]] = TypeAdapter(Annotated[ResumeState, Disc
 
 
 def resume_state_from(text: bytes) -> ResumeState | None:
-    """The kept value; None when nothing was kept.
+    """The kept value; None when nothing was kept. If a call that a model chose waits, this is the state of the call.
 
     Raises:
         ValueError: the bytes cannot be read.
     """
-    return _KEPT.validate_json(text) if text else None
+    known = _KEPT.validate_json(text) if text else None
+    if isinstance(known, ModelWait) and known.waiting:
+        return resume_state_from(known.waiting.encode())
+    return known
+
+
+def rounds_in(text: bytes) -> ModelWait | None:
+    """The rounds of a model in which a call waits for an answer; None if there are none.
+
+    Raises:
+        ValueError: the bytes cannot be read.
+    """
+    known = _KEPT.validate_json(text) if b'"model-wait"' in text else None
+    return known if isinstance(known, ModelWait) and known.waiting else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -271,11 +271,16 @@ class SharedRequests:
         return rights is not None and self._view_of(rights).may_read(uri)
 
     def _rights_now(self, principal: Principal) -> Principal | None:
-        if principal.name in (LOCAL.name, ANONYMOUS.name):
-            return principal if self._is_open() else None
-        if principal.seconds_left() <= 0:
-            return None
-        return self._present(principal)
+        return rights_now(principal, self._present, self._is_open)
+
+
+def rights_now(principal: Principal, present: Present, is_open: Callable[[], bool]) -> Principal | None:
+    """The principal with its rights of this moment; None if it has none, or if its token has expired."""
+    if principal.name in (LOCAL.name, ANONYMOUS.name):
+        return principal if is_open() else None
+    if principal.seconds_left() <= 0:
+        return None
+    return present(principal)
 
 
 class RequestRun:

@@ -459,7 +459,7 @@ class ModelTable(Table):
 
     url: ModelUrl = Field(
         description="the base URL of its API, as `https://api.openai.com/v1` or `http://127.0.0.1:11434/v1`; texts of "
-        "callers and descriptions of tools go there"
+        "callers and descriptions of tools go there, and with several rounds the results of calls"
     )
     model: Text = Field(description="the name of the model there")
     api: Literal["openai", "anthropic"] | None = Field(
@@ -471,7 +471,13 @@ class ModelTable(Table):
         default=None, description="the key; without it, requests have no credential"
     )
     seconds: PositiveFloat = Field(
-        default=30.0, description="how long a task waits for a choice, in all, before its client is asked"
+        default=30.0,
+        description="how long a task waits for the model, in all rounds together, before its client is asked",
+    )
+    rounds: Annotated[int, Field(ge=1, le=16)] = Field(
+        default=1,
+        description="the most calls for one text: with 1, the result of the one call is the answer; above 1, the model "
+        "gets the results, may call tools in turn, and answers in its own words",
     )
     tools_most: PositiveInt = Field(
         default=32,

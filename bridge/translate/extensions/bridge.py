@@ -45,8 +45,8 @@ BESIDE: Final = f"{URI}/beside"
 LOST_SESSION: Final = f"{URI}/lost-session"
 """A note in a task's message: the server session of the task's context or principal was lost."""
 MODEL: Final = f"{URI}/model"
-"""The model that was asked what a text means: {"model", "outcome", "tokens", "seconds"}. On a part: its text is the
-words of a model."""
+"""The model that was asked what a text means: {"model", "outcome", "tokens", "seconds"}; in rounds also the "round" of
+a call, and at the end the "calls". On a part: its text is the words of a model."""
 MESSAGE: Final = f"{URI}/message"
 """On a part of a prompt's answer: the other fields of its message, such as {"role"}."""
 REMARKS: Final = (UNATTRIBUTED, UNUSED, BESIDE, LOST_SESSION)
