@@ -269,12 +269,8 @@ def _on_model(plan: Plan) -> Iterator[str]:
     """Where texts of callers go."""
     faces = [name for name, published in plan.published.items() if published.language == "model"]
     if (model := plan.place.model) is not None and faces:
-        results = (
-            ", descriptions of tools, and results of calls"
-            if model.rounds > 1
-            else ", and descriptions of tools"
-        )
-        words = f"texts that no rule understands{results}, are sent to the model"
+        results = ", results of calls" if model.rounds > 1 else ""
+        words = f"texts that no rule understands{results} and descriptions of tools are sent to the model"
         yield f"tools_as_agent: of {', '.join(faces)}, {words} {model.model} at {urlsplit(model.url).netloc}"
 
 
