@@ -146,8 +146,8 @@ and then answers in its own words. **Then the results of its calls go to its hos
   its first question for this text.
 - The task completes only if a call has answered and the model then says something that is not a question. Otherwise
   the client is asked what to do next, and gets the list of calls.
-- A question of a tool goes to the client, and the model goes on after the answer. If the bridge restarts while the model
-  is asked, the client is asked. If it restarts during a call, the task fails, as any call does.
+- A question of a tool goes to the client, and the model goes on after the answer. If the bridge restarts while the
+  model is asked, the client is asked. If it restarts during a call, the task fails, as any call does.
 
 ### What a tool server gets
 
