@@ -118,7 +118,8 @@ def _content() -> Iterator[str]:
     yield from _table(("block", "in MCP", "in A2A"), [_block_row("any other", OTHER_BLOCK)])
     yield "\nA link that only the server can open is read for clients without the "
     yield "extension, within a limit. One to a file is not passed on\n"
-    yield "unless the profile allows it:\n\n"
+    yield 'unless the profile allows it. With `links = "serve"` of the agent, the other links are addresses '
+    yield "of the bridge instead:\n\n"
     yield from _table(("block", "in MCP", "in A2A"), [_block_row("link to a file", LOCAL_LINK)])
     yield from _structured()
     yield "### A part of an agent's artifact, as a block of a result\n\n"

@@ -384,6 +384,7 @@ class Bridge:
                     self._find_interfaces,
                     self._model,
                     operators=plan.has_operators,
+                    own_url=self._own_url,
                 )
                 unit = PartTask(make)
                 await unit.start(self._group)

@@ -224,6 +224,8 @@ class PublishedPlan:
     """What it passes on of its tool servers besides tools."""
     stand_ins: frozenset[StandInKind] = frozenset()
     """Which of its tool servers' prompts and resources are skills, too."""
+    serves_links: bool = False
+    """Whether linked resources have addresses of the bridge."""
     public: bool = False
     """Whether everybody may find it."""
     fail: Fail | None = None

@@ -539,6 +539,7 @@ def _published(name: str, table: ToolsAsAgentTable, loaded: LoadedConfig) -> Pub
         ),
         share=tuple(dict.fromkeys(table.share)),
         stand_ins=_stand_ins(table),
+        serves_links=table.links == "serve",
         public=table.public,
         fail=table.fail,
         language=table.language,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge.a2a.client.agent_card import OwnCard
 from bridge.a2a.layers.chain import layers_around, shared
@@ -22,6 +24,7 @@ from bridge.a2a.tasks.webhooks import Webhooks
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.a2a.wire.versions import VERSIONS
 from bridge.assembly.ids import OrderedIds, clock_of, elapsed_ms, now_ms
+from bridge.assembly.offered_server import keys_of
 from bridge.assembly.plan import ProcessPlan, PublishedPlan
 from bridge.assembly.push import webhooks_of
 from bridge.assembly.stores import store_for
@@ -42,6 +45,15 @@ from bridge.translate.extensions.bridge import GATED
 from bridge.translate.message_to_call import RouteRules
 from bridge.translate.overrides import SkillOverride
 
+if TYPE_CHECKING:
+    from bridge.tools_as_agent.served_links import ServedLinks
+
+LINKS_PATH: Final = "/links/"
+"""What the path of a linked resource begins with, below the path of its agent."""
+
+
+def _no_links(_: PublishedPlan) -> None: ...
+
 
 @dataclass(frozen=True)
 class PublishedAgent:
@@ -61,6 +73,8 @@ class PublishedAgent:
     """Sends its push notifications; None if it sends none."""
     model: Chooser | None = None
     """The model that it may ask; None if the bridge has none."""
+    links_of: Callable[[PublishedPlan], ServedLinks | None] = _no_links
+    """The addresses of linked resources under a plan."""
     _own_cards: dict[str, OwnCard] = field(default_factory=dict, init=False)
 
     @property
@@ -85,7 +99,9 @@ class PublishedAgent:
         self.service.tasks = layers_around(self.tasks, self.engine, operators=operators)
         self.agent.update(
             sources,
-            agent_options_of(self.name, plan, self.model, push=self.push is not None),
+            agent_options_of(
+                self.name, plan, self.model, push=self.push is not None, links=self.links_of(plan)
+            ),
             plan.overrides,
         )
         self.engine.limits = replace(self.engine.limits, run=plan.profile.run)
@@ -118,18 +134,20 @@ async def published(
     model: Chooser | None = None,
     *,
     operators: bool = False,
+    own_url: str | None = None,
 ) -> AsyncIterator[PublishedAgent]:
     """Run an agent while the context is open, with its stored tasks recovered.
 
     `operators` says that some callers may be operators, `present` tells the rights of its callers, `find_unavailable`
     what its replicas say of its servers, `notify` takes notices, `find_interfaces` finds interfaces of its card, and
-    `model` chooses skills for texts.
+    `model` chooses skills for texts. `own_url` is the address of the bridge where it has no public one.
 
     Raises:
         UsageError: the store is in use, too new, or out of reach.
     """
     sends = place.push is not None
-    options = agent_options_of(name, plan, model, push=sends)
+    links_of = partial(_links_of, name, place, own_url)
+    options = agent_options_of(name, plan, model, push=sends, links=links_of(plan))
     agent = ToolsAgent(
         sources,
         options,
@@ -169,16 +187,50 @@ async def published(
             shows_operators_contents=place.operators_see_contents,
         )
         sender = None if push is None else push.sender
-        yield PublishedAgent(
-            name, agent, engine, tasks, service, server, server.at(path_of(name)), where, sender, model
-        )
+        app = _with_links(agent, server, server.at(path_of(name)))
+        yield PublishedAgent(name, agent, engine, tasks, service, server, app, where, sender, model, links_of)
+
+
+def _links_of(name: str, place: ProcessPlan, own_url: str | None, plan: PublishedPlan) -> ServedLinks | None:
+    """The addresses of linked resources; None if the plan serves none.
+
+    Raises:
+        UsageError: the keys that seal them cannot be read.
+    """
+    if not plan.serves_links:
+        return None
+    # Imported only by an agent that serves links.
+    from bridge.tools_as_agent.served_links import ServedLinks
+
+    return ServedLinks(name, f"{place.public_url or own_url or ''}{path_of(name)}", keys_of(place))
+
+
+def _with_links(agent: ToolsAgent, server: AgentServer, inner: ASGIApp) -> ASGIApp:
+    """An agent's application, with the linked resources that it serves now."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        links = agent.options.links
+        if links is None or not scope["path"].removeprefix(scope.get("root_path", "")).startswith(LINKS_PATH):
+            await inner(scope, receive, send)
+            return
+        # Imported only by an agent that serves links.
+        from bridge.assembly.served_links.app import serve_link
+
+        await serve_link(agent, links, server.admission, path_of(server.admission.face), scope, receive, send)
+
+    return app
 
 
 def agent_options_of(
-    face: str, plan: PublishedPlan, model: Chooser | None = None, *, push: bool
+    face: str,
+    plan: PublishedPlan,
+    model: Chooser | None = None,
+    *,
+    push: bool,
+    links: ServedLinks | None = None,
 ) -> AgentOptions:
     """The options of an agent, from its profile. `model` is the model of the bridge. `push` says that the agent sends
-    push notifications."""
+    push notifications. `links` are the addresses of linked resources."""
     profile = plan.profile
     route = profile.route
     rules = RouteRules(
@@ -202,6 +254,7 @@ def agent_options_of(
         extensions=plan.extensions,
         share=frozenset(plan.share),
         stand_ins=plan.stand_ins,
+        links=links,
     )
 
 

@@ -44,6 +44,7 @@ _EVENTS: Final[Mapping[str, str]] = {
     "SendMessage": _CALL,
     "SendStreamingMessage": _CALL,
     "tools/call": _CALL,
+    "ReadLink": _CALL,
     "tasks/update": _ANSWER,
     _ELICIT: _ANSWER,
     "CancelTask": _CANCEL,

@@ -220,6 +220,7 @@ def _agent(options: Mapping[str, Any]) -> dict[str, Any]:
         "share": [kind.strip() for kind in options["share"].split(",")] if options["share"] else None,
         "prompts": options["prompts"],
         "resources": options["resources"],
+        "links": options["links"],
         "skills": {"*": {"call_timeout_seconds": options["call_timeout_seconds"]}},
     }
 

@@ -148,6 +148,11 @@ def serving_options(log_level: str) -> Callable[[_Command], _Command]:
     type=click.Choice(["skills"]),
     help="Make each resource template a skill, and one skill that finds and reads the other resources.",
 )
+@click.option(
+    "--links",
+    type=click.Choice(["serve"]),
+    help="Serve the resources that results link to, each for a day and for its caller alone.",
+)
 @serving_options("info")
 def wrap(**options: Any) -> int:
     """Serve an MCP server as an A2A agent.

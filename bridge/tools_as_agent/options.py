@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bridge.mcp.tools import StandInKind
 from bridge.settings import ArgumentSettings, CardSettings, ContentSettings, RunSettings
@@ -10,6 +11,9 @@ from bridge.tools_as_agent.chooser import Chooser
 from bridge.translate.extensions.mcp_requests import Shared
 from bridge.translate.extensions.passed_metadata import DeclaredExtension
 from bridge.translate.message_to_call import RouteRules
+
+if TYPE_CHECKING:
+    from bridge.tools_as_agent.served_links import ServedLinks
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,8 @@ class AgentOptions:
     """What it passes on of its servers besides tools."""
     stand_ins: frozenset[StandInKind] = frozenset()
     """Which of its servers' prompts and resources are skills, too."""
+    links: ServedLinks | None = None
+    """The addresses at which it serves linked resources; None serves none."""
     chooser: Chooser | None = None
     """The model that is asked what a text means; None asks none."""
     push: bool = False

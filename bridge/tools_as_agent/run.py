@@ -13,7 +13,7 @@ Cancelling the run cancels the call on the server: notifications/cancelled is se
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -134,7 +134,8 @@ class ToolRun:
                 await self._finish(job, result, await self._linked(result, job, queue))
 
     async def _finish(self, job: Job, result: JsonObject, read: dict[str, Sequence[JsonValue]]) -> None:
-        links = LinkRules(URI in job.turn.extensions, self._options.content.allow_file_links, read)
+        is_active, allow_file = URI in job.turn.extensions, self._options.content.allow_file_links
+        links = LinkRules(is_active, allow_file, read, self._address_in(job))
         is_error = result.get("isError") is True
         parts = self._parts(result, links, _repeated(job, is_error=is_error))
         metadata: JsonObject = {SKILL: self._decision.skill_id}
@@ -171,6 +172,15 @@ class ToolRun:
 
         return parts_of_messages(result, links)
 
+    def _address_in(self, job: Job) -> Callable[[JsonObject], str | None] | None:
+        """Gives the address at which the bridge serves a link of the result; None if it serves none."""
+        if (links := self._options.links) is None:
+            return None
+        decision = self._decision
+        return links.addresses_for(
+            job.turn.principal.name, job.events.context_id, decision.source_key, decision.skill_id
+        )
+
     def _stands_for(self, kind: StandInKind) -> bool:
         stands_for = self._decision.skill.tool.stands_for if isinstance(self._decision, RunTool) else None
         return stands_for is not None and stands_for.kind == kind
@@ -195,8 +205,8 @@ class ToolRun:
         content = result.get("content")
         if URI in job.turn.extensions or not isinstance(content, list):
             return {}
-        if self._stands_for("resources"):
-            return {}  # what a search has found, from which the client chooses
+        if self._options.links is not None or self._stands_for("resources"):
+            return {}  # the client reads the links that it wants, such as those that a search has found
         if not (links := links_to_read(content)):
             return {}
         read: dict[str, Sequence[JsonValue]] = {}

@@ -84,6 +84,9 @@ class LinkRules:
     """Whether `file:` links, which reveal paths on the server's disk, are passed on."""
     read: Mapping[str, Sequence[JsonValue]] = field(default_factory=dict)
     """The `contents` of resources/read for each link that was read, by URI."""
+    address: Callable[[JsonObject], str | None] | None = None
+    """Gives the address at which the bridge serves a link; None if it serves none. Used for a client that could not
+    open the link itself."""
 
 
 class Repeated(StrEnum):
@@ -193,6 +196,8 @@ def _resource_link(block: JsonObject, links: LinkRules) -> Part | None:
             text=f"[{given_name or 'a file'}: a link to a file of the server, not passed on]",
             metadata={BLOCK: _without_file(block)},
         )
+    if links.address is not None and not links.extension_active and scheme not in WEB_SCHEMES:
+        fields["url"] = links.address(block) or fields["url"]
     return Part.model_validate({**fields, "filename": given_name, "metadata": {BLOCK: rest}})
 
 

@@ -60,6 +60,7 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
             "extensions",
             "share",
             "stand_ins",
+            "links",
             "chooser",
         },
         "FreshnessBounds": {"retry_seconds", "answer_seconds"},

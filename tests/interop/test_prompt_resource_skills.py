@@ -4,6 +4,7 @@ request gives the official MCP client."""
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -103,3 +104,28 @@ async def test_a_graph_is_read_as_a_resource_and_files_have_none(tmp_path: Path)
         (graph,) = parts_of(await called(there, "resources", query="Knowledge Graph"))
         assert "likes tea" in graph["text"]
         assert graph["mediaType"] == "application/json"
+
+
+@pytest.mark.proves("map-served-links")
+async def test_the_links_of_the_reference_server_are_served(tmp_path: Path) -> None:
+    command = everything_command()
+    servers = {"every": plan_of(command_of(command))}
+    desk = agent("every", serves_links=True)
+    async with (
+        live(tmp_path, PROFILE, servers=servers, published={"desk": desk}) as there,
+        Client(stdio_client(StdioServerParameters(command=command[0], args=command[1:]))) as mcp,
+    ):
+        await there.bridge.upstreams["every"].ready()
+        direct = await mcp.call_tool("get-resource-links", {"count": 4})
+        links = [block for block in direct.content if block.type == "resource_link"]
+        parts = [
+            part for part in parts_of(await called(there, "get-resource-links", count=4)) if "url" in part
+        ]
+        assert len(parts) == len(links) == 4
+        for link, part in zip(links, parts, strict=True):
+            (contents,) = (await mcp.read_resource(str(link.uri))).contents
+            response = await there.client.get(part["url"])
+            assert response.headers["content-disposition"].startswith("attachment;")
+            text = getattr(contents, "text", None)
+            wanted = text if text is not None else b64decode(contents.blob).decode()  # type: ignore[union-attr]
+            assert _without_time(response.text) == _without_time(wanted)

@@ -469,6 +469,10 @@ MAPPING: Final = (
                 "A skill stays on the card while its server is down; the card says since when, by a word of a closed"
                 " list, and all replicas say the same"
             ),
+            "map-served-links": (
+                "A link that only a tool server can open is a sealed, expiring address of the bridge for its caller"
+                " alone, read under the rights of that moment, and a file that no browser shows"
+            ),
             "map-preview": (
                 "Where the configuration wants it, a long text of an agent is its beginning, with a link and pages of"
                 " the rest for its principal alone; structured results and answers that no task keeps stay whole"

@@ -18,6 +18,7 @@ from bridge.config.text.document import ConfigFault
 from bridge.config.text.positions import KeyPath
 from bridge.config.text.secrets import HOW_TO_REFER, Secret, is_secret_header
 from bridge.config.text.wording import POSTGRES_SCHEMES, listed, meant, title
+from bridge.http.request_checks import is_loopback
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,7 @@ def rule_faults(
         if face.get("language") == "model":
             words = '`language = "model"` needs the table [model], which says where texts go'
             yield ConfigFault((*path, "language"), words, "add [model] with its `url` and `model`")
+    yield from _link_faults(data)
     for path, face in tables_at(data, ("tools_as_agent", "*")):
         if face.get("public") is True and "public_url" not in table_in(data, "bridge"):
             words = "`public = true` needs the address of this bridge, and [bridge] has no `public_url`"
@@ -157,6 +159,17 @@ def rule_faults(
     for section in ("tools_as_agent", "agents_as_tools"):
         for path, face in tables_at(data, (section, "*")):
             yield from _override_faults(path, face)
+
+
+def _link_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
+    """Yield a fault of each agent that serves links which only this machine could open, although others call it."""
+    place = table_in(data, "bridge")
+    if "public_url" in place or ("tls" not in place and is_loopback(str(place.get("host", "127.0.0.1")))):
+        return
+    for path, face in tables_at(data, ("tools_as_agent", "*")):
+        if face.get("links") == "serve":
+            words = '`links = "serve"` needs the address of this bridge, and [bridge] has no `public_url`'
+            yield ConfigFault((*path, "links"), words, "write `public_url` in [bridge]")
 
 
 def _choice_faults(data: Mapping[str, Any], choice: KeyChoice) -> Iterator[ConfigFault]:

@@ -384,6 +384,11 @@ class ToolsAsAgentTable(Table):
         description="`skills`: each resource template of its tool servers is a skill `resource:NAME`, and one skill "
         "`resources` finds and reads the other resources; without it, none is",
     )
+    links: Literal["serve"] | None = Field(
+        default=None,
+        description="`serve`: a link in a result that only its tool server can open is an address of the bridge, "
+        "for a day and for its caller alone; without credentials, for everybody who has the address",
+    )
     skills: dict[Text, SkillTable] = Field(
         default_factory=dict,
         description="its skills, by exact name or glob",

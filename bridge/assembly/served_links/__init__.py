@@ -1,0 +1,1 @@
+"""The resources that results of an agent link to, served over HTTP."""
