@@ -19,6 +19,7 @@ from bridge.assembly.ids import now_ms
 from bridge.assembly.plan import Plan, SharedStore
 from bridge.assembly.plan_digest import plan_bytes
 from bridge.errors import StoreError, UsageError
+from bridge.local.installation import adding_extra
 from bridge.mcp.client.kept_listings import ServerIdentity
 from bridge.mcp.server.shared_sessions import SessionSharing, address_proof
 from bridge.replicas.passed_requests import PassedHeaders
@@ -241,5 +242,5 @@ def require_driver() -> None:
     try:
         import psycopg  # noqa: F401
     except ImportError as exc:
-        message = f"a store in PostgreSQL takes psycopg ({exc}): pip install 'mcp-a2a[postgres]'"
+        message = f"a store in PostgreSQL takes psycopg ({exc}): {adding_extra('postgres')}"
         raise UsageError(message) from exc

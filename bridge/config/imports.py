@@ -16,11 +16,11 @@ from bridge.config.text.document import ConfigFault, Document, OptionDocument, V
 from bridge.config.text.positions import KeyPath
 from bridge.config.text.secrets import ReadingContext, expanded
 from bridge.errors import ConfigError
+from bridge.local.installation import adding_extra
 from bridge.text.diagnostics import Diagnostic
 
 _YAML: Final = "yaml"
 _MISSING_EXTRA: Final = "reading a YAML file needs PyYAML, which is not installed"
-_HOW_TO_INSTALL: Final = "pip install 'mcp-a2a[yaml]'"
 _USED_BY: Final = {"tool_servers": "tools_as_agent", "agents": "agents_as_tools"}
 """The sections that imported files add to, each with the section that uses its peers."""
 
@@ -144,7 +144,9 @@ class _ImportReader:
             if exc.name != _YAML:
                 raise
             self.imports.unread.add("agents")
-            self.imports.faults += [ConfigFault(where, _MISSING_EXTRA, _HOW_TO_INSTALL) for where in named]
+            self.imports.faults += [
+                ConfigFault(where, _MISSING_EXTRA, adding_extra("yaml")) for where in named
+            ]
             return
         yield from self.files(key, "agents", read_known_agents)
 

@@ -20,6 +20,7 @@ from bridge.a2a.model.objects import milliseconds
 from bridge.console.console_access import Visit
 from bridge.console.paths import path_of
 from bridge.errors import UsageError
+from bridge.local.installation import adding_extra
 from bridge.text.jsonvalues import JsonObject
 from bridge.text.safe_text import with_visible_characters
 from bridge.version import __version__
@@ -27,7 +28,7 @@ from bridge.version import __version__
 try:
     import jinja2
 except ImportError as exc:
-    raise UsageError("`console` in [bridge] needs Jinja2: pip install 'mcp-a2a[console]'") from exc
+    raise UsageError(f"`console` in [bridge] needs Jinja2: {adding_extra('console')}") from exc
 
 _HERE: Final = Path(__file__).parent
 

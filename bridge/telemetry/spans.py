@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bridge.errors import UsageError
+from bridge.local.installation import adding_extra
 from bridge.notices import ModelAsked, Notice
 from bridge.trace import Hop, TraceContext
 from bridge.version import __version__
@@ -45,7 +46,7 @@ try:
     from opentelemetry.util.types import Attributes
 except ImportError as exc:
     raise UsageError(
-        "`traces` in [bridge] needs the packages of OpenTelemetry: pip install 'mcp-a2a[otel]'"
+        f"`traces` in [bridge] needs the packages of OpenTelemetry: {adding_extra('otel')}"
     ) from exc
 
 logger = logging.getLogger(__name__)
