@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 from mcp import Client, MCPError
 
+from bridge.agents_as_tools.handles import FarTask, Handles, agent_mark
+from bridge.agents_as_tools.resources import part_place
 from bridge.assembly.plan import OfferedPlan, ServerPlan
 from bridge.config.tables.profile import load_profile
 from bridge.http.request_checks import FaceAddress
 from bridge.mcp.client.eras import Era
+from bridge.seal import LIFETIME_SECONDS, HandlePurpose, Seal
 from tests.agents_as_tools.test_foreign_agents import reading, words
 from tests.assembly.test_bridge import PROFILE, agent, live
 from tests.peers import sdk_behaviours as told
@@ -93,6 +96,16 @@ async def test_a_link_that_is_not_the_callers_own_gives_no_page(tmp_path: Path) 
                     refused = await ada.call_tool("task_page", {"link": link, "first_byte": first_byte})
                     assert refused.is_error
             exposure.server.stop()
+
+
+@pytest.mark.proves("map-handles")
+def test_a_link_expires_with_its_handle() -> None:
+    now = [1000.0]
+    handles = Handles(Seal([b"k" * 32]), lambda: now[0])
+    uri = f"a2a://x/tasks/{handles.of_task(FarTask(agent_mark('x'), 't'), 'ann')}/artifact/0"
+    assert part_place(uri, handles, "ann") is not None
+    now[0] += LIFETIME_SECONDS[HandlePurpose.FOLLOW_UP]
+    assert part_place(uri, handles, "ann") is None
 
 
 async def test_nothing_is_shortened_by_default(tmp_path: Path) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
 
+import anyio
 import pytest
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from bridge.assembly.plan import ServerPlan
 from bridge.config.tables.profile import Profile
@@ -418,6 +421,28 @@ async def test_a_list_that_fails_hides_no_tool(tmp_path: Path) -> None:
     async with recorded(tmp_path, answers) as (_, there):
         assert set(await skills_of(there)) == {"echo", "resources"}
         assert "its list of prompts is not whole" in there.bridge.upstreams["crm"].listing.odd
+
+
+@pytest.mark.long
+async def test_a_list_that_hangs_hides_no_tool(tmp_path: Path) -> None:
+    async def never() -> None:
+        await anyio.sleep_forever()
+
+    answers: Mapping[str, Answer] = {"prompts/list": lambda _: _Hanging(never)}
+    async with recorded(tmp_path, answers) as (_, there):
+        assert set(await skills_of(there)) == {"echo", "resources"}
+        assert "did not come in 5 s" in there.bridge.upstreams["crm"].listing.odd
+
+
+class _Hanging(Response):
+    """An answer that never comes."""
+
+    def __init__(self, wait: Callable[[], Awaitable[None]]) -> None:
+        super().__init__()
+        self._wait = wait
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._wait()
 
 
 # Rights
