@@ -11,10 +11,12 @@ from typing import Any
 import anyio
 import pytest
 
+from bridge.telemetry.families import text_of
 from bridge.translate.extensions.bridge import MODEL
 from tests.support.asking import asking_url
 from tests.support.model_desk import ASKED, FILE, Api, Desk, about, desk, tools
 from tests.support.model_server import Answer, chooses, gives, says, waits
+from tests.support.observed import collecting
 from tests.support.running import call_part, texts
 from tests.support.several import state, words
 from tests.support.tool_server import listed
@@ -273,3 +275,27 @@ async def test_each_call_has_an_intent_before_it_and_each_question_a_line(tmp_pa
         (line["outcome"], line.get("skill"), line["tokens"]) for line in lines if line["event"] == "model"
     ]
     assert asked == [("chosen", "greet", 100), ("chosen", "trip", 100), ("answered", None, 100)]
+
+
+async def test_spans_and_metrics_have_the_choice_the_model_the_tokens_and_the_time(tmp_path: Path) -> None:
+    with collecting() as collector:
+        more = f'store = "memory:"\ntraces = "{collector.url}"\nmetrics = "127.0.0.1:0"'
+        file = FILE.replace('store = "memory:"', more)
+        async with rounds_desk(tmp_path, GREETS, chooses("nothing"), says("Done."), file=file) as served:
+            await served.ask()
+            lines = text_of(await served.bridge.telemetry.families()).decode().splitlines()
+        spans = [span for span in collector.spans if span.name == "chat m-1"]
+    names = ("gen_ai.tool.name", "mcp_a2a.outcome", "mcp_a2a.tokens")
+    assert [tuple(span.attributes.get(name, "") for name in names) for span in spans] == [
+        ("greet", "chosen", "100"),
+        ("", "answered", "200"),
+    ]
+    assert {span.attributes["gen_ai.request.model"] for span in spans} == {"m-1"}
+    assert {span.attributes["server.address"] for span in spans} == {served.model.url.removeprefix("http://")}
+    assert len({span.trace for span in spans}) == 1
+    values = dict(line.rsplit(" ", 1) for line in lines if "_model_" in line and not line.startswith("#"))
+    took = "mcp_a2a_model_request_duration_seconds"
+    for outcome in ("chosen", "answered"):
+        assert float(values[f'{took}_count{{face="desk",outcome="{outcome}"}}']) == 1
+        assert float(values[f'{took}_sum{{face="desk",outcome="{outcome}"}}']) > 0
+    assert float(values['mcp_a2a_model_tokens_total{face="desk"}']) == 300

@@ -10,10 +10,11 @@ from typing import Any, Literal
 
 import httpx2
 
+from bridge.assembly.bridge import Bridge
 from bridge.translate.extensions.bridge import MODEL
 from tests.support.model_server import Answer, ModelServer
 from tests.support.running import Rpc
-from tests.support.serving_file import serving_file
+from tests.support.serving_file import bridge_of_file
 from tests.support.tool_server import ToolServer, listed
 
 TEXT, NUMBER = {"type": "string"}, {"type": "number"}
@@ -58,6 +59,7 @@ class Desk:
     rpc: Rpc
     tools: ToolServer
     model: ModelServer
+    bridge: Bridge
 
     async def ask(self, text: str = ASKED["text"], **fields: Any) -> Any:
         return await self.rpc.send({"text": text}, **fields)
@@ -79,8 +81,11 @@ async def desk(
     async with server.run(), model.run():
         lines = f'api = "{api}"\n{more}'
         values = {"model": f"{model.url}/v1", "tools": server.url, "more": lines}
-        async with serving_file(folder, file, SECRETS, **values) as root, httpx2.AsyncClient() as http:
-            yield Desk(Rpc(http, f"{root}/agents/desk"), server, model)
+        async with (
+            bridge_of_file(folder, file, SECRETS, **values) as (root, bridge),
+            httpx2.AsyncClient() as http,
+        ):
+            yield Desk(Rpc(http, f"{root}/agents/desk"), server, model, bridge)
 
 
 def about(message: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import httpx2
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from bridge.assembly.bridge import Bridge
@@ -75,9 +76,14 @@ def _seen(span: Span, service: str) -> Seen:
         span.span_id.hex(),
         span.parent_span_id.hex(),
         tuple(link.span_id.hex() for link in span.links),
-        {one.key: one.value.string_value for one in span.attributes},
+        {one.key: _text_of(one.value) for one in span.attributes},
         span.status.code == 2,
     )
+
+
+def _text_of(value: AnyValue) -> str:
+    """The value of an attribute that is a text or a whole number."""
+    return str(value.int_value) if value.HasField("int_value") else str(value.string_value)
 
 
 @contextmanager

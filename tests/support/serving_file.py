@@ -17,7 +17,17 @@ from tests.support.running import listening
 async def serving_file(
     folder: Path, text: str, environment: Mapping[str, str] | None = None, **values: str
 ) -> AsyncIterator[str]:
-    """Serve a file, in whose text `{root}` is the URL of the bridge and `{name}` each value. That URL."""
+    """Serve a file; see `bridge_of_file`. The URL of the bridge."""
+    async with bridge_of_file(folder, text, environment, **values) as (root, _):
+        yield root
+
+
+@asynccontextmanager
+async def bridge_of_file(
+    folder: Path, text: str, environment: Mapping[str, str] | None = None, **values: str
+) -> AsyncIterator[tuple[str, Bridge]]:
+    """Serve a file, in whose text `{root}` is the URL of the bridge and `{name}` each value. The URL and the
+    bridge."""
     port = free_port()
     root = f"http://127.0.0.1:{port}"
     file = folder / "bridge.toml"
@@ -30,6 +40,6 @@ async def serving_file(
     async with listening(bridge.app, port), bridge.run():
         await bridge.apply(plan)
         try:
-            yield root
+            yield root, bridge
         finally:
             await bridge.drain(0)
