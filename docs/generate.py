@@ -176,7 +176,9 @@ BELOW: Final = {
 
 NOTES: Final = {
     "tool_servers": "A server has either `command` or `url`. `env` and `cwd` are for a command, `headers` and `auth` "
-    "for a URL. A command runs in the folder of the file unless `cwd` names another. A key without a default has its "
+    "for a URL. A command runs in the folder of the file unless `cwd` names another. `roots` are folders, as paths "
+    "from the folder of the file; this server gets them as `file:` URIs, and a server such as "
+    "`@modelcontextprotocol/server-filesystem` then works in them and in no others. A key without a default has its "
     "value from the profile of `[bridge]`; `call_timeout_seconds` and `concurrency` have theirs from the profile of "
     "the agent.",
     "import": "The file of an MCP host has `mcpServers`, or `servers` of VS Code, and may have comments. Each server "

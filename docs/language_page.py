@@ -149,8 +149,6 @@ and then answers in its own words. **Then the results of its calls go to its hos
 - A question of a tool goes to the client, and the model goes on after the answer. If the bridge restarts while the
   model is asked, the client is asked. If it restarts during a call, the task fails, as any call does.
 
-### What a tool server gets
-
 The bridge offers no sampling to tool servers, with or without a model: MCP has deprecated it (SEP-2577).
 
 ## What agents make of 260 sentences

@@ -63,6 +63,7 @@ def server_bytes(target: ServerTarget) -> bytes:
         parts = (target,)
     else:
         parts = (target.url, target.headers, target.oauth, target.callers, target.tls)
+    parts = (*parts, target.roots) if target.roots else parts
     return json.dumps(_plain(parts), ensure_ascii=True).encode()
 
 

@@ -249,6 +249,7 @@ def _target(
     *,
     on_line: bool,
 ) -> ServerTarget:
+    roots = tuple(folder.as_uri() for folder in table.roots)
     if table.url is not None:
         return HttpTarget(
             table.url,
@@ -261,6 +262,7 @@ def _target(
             on_command_line=on_line,
             transport=table.transport or "auto",
             proxy=table.proxy or "environment",
+            roots=roots,
             connect_seconds=server.connect_seconds,
             result_limit_bytes=server.result_limit_bytes,
             result_json_values=server.result_json_values,
@@ -278,6 +280,7 @@ def _target(
             server.child_quiet_seconds,
             server.child_output_seconds,
         ),
+        roots=roots,
     )
 
 

@@ -110,7 +110,8 @@ class ServerQuestion(_OfTrace):
     way: ResumeMode
     questions: ElicitationsByKey
     given: ElicitationsByKey = field(default_factory=dict)
-    """The ElicitResults of the questions that are already answered, by key."""
+    """The ElicitResults of the questions that are already answered, by key, and the bridge's own answers about
+    folders."""
     request_state: str | None = None
     is_repeatable: bool = False
     """Whether the call may be made again from its start if it cannot continue."""

@@ -128,7 +128,8 @@ class CallInRounds:
         if self._decision.skill.tool.stands_for is not None:
             view = view_of(self._job.turn.principal, self._options.content.allow_file_links)
             call = replace(call, may_read=view.may_read)
-        result = await result_in_rounds(call, partial(self._once, progress), self._answers_to)
+        roots = self._queue.session.roots
+        result = await result_in_rounds(call, partial(self._once, progress), self._answers_to, roots)
         if isinstance(result, RequireInput) or (handle := handle_from(result)) is None:
             return result
         assert self._session is not None, "the call that became a task had a session"
@@ -249,7 +250,7 @@ class CallInRounds:
             key: self._known.pop(name)
             for key, params in asked_now.questions.items()
             if (name := question_fingerprint(params)) in self._known
-        }
+        } | asked_now.answers
         question = replace(
             _server_question(self._decision, ResumeMode.ROUND, asked_now.questions),
             given=answers,
@@ -312,4 +313,8 @@ def _known_answers(decision: RunTool | Follow, *, even_of_rounds: bool = False) 
     answered = decision.answered if isinstance(decision, RunTool) else None
     if answered is None or not (even_of_rounds or answered.way is ResumeMode.OPEN):
         return {}
-    return {question_fingerprint(answered.questions[key]): answer for key, answer in answered.given.items()}
+    return {
+        question_fingerprint(params): answered.given[key]
+        for key, params in answered.questions.items()
+        if key in answered.given
+    }

@@ -15,6 +15,7 @@ from bridge.config.tables.values import (
     FailPolicy,
     FilePath,
     Folder,
+    Folders,
     HeaderName,
     HeaderSecret,
     HeaderSetting,
@@ -235,6 +236,11 @@ class ToolServerTable(Table):
         description="variables of the command, in addition to HOME, PATH and the like",
     )
     cwd: Folder = Field(default=Path(), description="the folder in which the command runs")
+    roots: Folders = Field(
+        default=(),
+        description="folders that the server is told when it asks for roots, and that no caller can change; without "
+        "any, it may not ask",
+    )
     headers: dict[HeaderName, HeaderSetting] = Field(
         default_factory=dict, repr=False, description="HTTP headers for the URL"
     )

@@ -394,6 +394,7 @@ OriginUrl = Annotated[str, AfterValidator(_origin), WithJsonSchema(_URL_SCHEMA)]
 AuditPath = Annotated[Path, PlainValidator(_audit_path), WithJsonSchema(_PATH_SCHEMA)]
 FilePath = Annotated[Path, PlainValidator(_path), WithJsonSchema(_PATH_SCHEMA)]
 Folder = Annotated[Path, PlainValidator(_folder), WithJsonSchema(_PATH_SCHEMA)]
+Folders = Annotated[tuple[Folder, ...], Field(strict=False, max_length=64)]
 _TEXT_OR_SECRET_SCHEMA: Final[dict[str, Any]] = {"anyOf": [_TEXT_SCHEMA, _SECRET_SCHEMA]}
 StorePlace = Annotated[str | Secret, PlainValidator(_store), WithJsonSchema(_TEXT_OR_SECRET_SCHEMA)]
 DatabaseUrl = Annotated[str | Secret, PlainValidator(_database), WithJsonSchema(_TEXT_OR_SECRET_SCHEMA)]

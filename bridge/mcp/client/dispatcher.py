@@ -62,6 +62,7 @@ from bridge.errors import counted
 from bridge.mcp.client.elicitation_routing import MODES, ElicitationRouter
 from bridge.mcp.client.faults import FLOODED, UNREACHABLE, error_of
 from bridge.mcp.client.incoming import Incoming
+from bridge.mcp.client.roots import LIST, capabilities_with_roots, roots_result, with_roots_declared
 from bridge.mcp.client.values import OnNews, OnProgress, ProgressReport
 from bridge.mcp.messages import ELICIT, TASKS_EXTENSION, UnreadableError
 from bridge.text.jsonvalues import JsonObject, exceeds_floats, json_bytes
@@ -105,7 +106,8 @@ CAPABILITIES: Final[JsonObject] = {
     "elicitation": {mode: {} for mode in MODES},
     "extensions": {TASKS_EXTENSION: {}},
 }
-"""The capabilities that every request of MCP 2026-07-28 declares. Sampling and roots are not declared."""
+"""The capabilities that every request of MCP 2026-07-28 declares. Sampling is not declared, and roots only to a server
+for which the file names folders."""
 
 _NOT_TAKEN_IN: Final = (
     "it sent {} requests ({} bytes) without reading the answers, so its connection was ended: `unanswered_most` and"
@@ -141,7 +143,9 @@ class Wire(JSONRPCDispatcher):
         questions: ElicitationRouter,
         on_tools_changed: Callable[[], None],
         bounds: UnansweredBounds,
+        roots: tuple[str, ...] = (),
     ) -> None:
+        """`roots` are the file URIs of the folders that the server may ask for; without any, none are declared."""
         super().__init__(*streams, on_stream_exception=self._unreadable)
         self._name = name
         self._messages = streams[0]
@@ -152,6 +156,7 @@ class Wire(JSONRPCDispatcher):
         self.why_closed = ""
         """Why the bridge ended the connection; empty if it did not."""
         self._bounds = bounds
+        self._roots = roots
         self._unanswered = self._unanswered_bytes = 0
         self._questions = questions
         self._on_tools_changed = on_tools_changed
@@ -197,6 +202,11 @@ class Wire(JSONRPCDispatcher):
                 answered = await self._questions.answer(params or {}, context.cancel_requested.is_set)
                 self._hop(">", result=answered)
                 return answered
+            if method == LIST and self._roots:
+                self._hop("<", method=method, params=params)
+                result = roots_result(self._roots)
+                self._hop(">", result=result)
+                return dict(result)
             return await on_request(context, method, params)
 
         def take_at_once(item: SessionMessage) -> bool:
@@ -262,6 +272,7 @@ class Wire(JSONRPCDispatcher):
         if method in _HANDSHAKE:
             opts = {**(opts or {}), "cancel_on_abandon": False}
             opts.pop("timeout", None)
+            params = with_roots_declared(params) if self._roots else params
         return await super().send_raw_request(method, params, opts, _related_request_id=_related_request_id)
 
     async def _dispatch_request(
@@ -418,8 +429,8 @@ class Stamp:
     modern: bool = False
 
     @classmethod
-    def of(cls, session: ClientSession, client: Implementation) -> Stamp:
-        """The stamp for a session whose handshake is done."""
+    def of(cls, session: ClientSession, client: Implementation, roots: tuple[str, ...] = ()) -> Stamp:
+        """The stamp for a session whose handshake is done, with a server that has these `roots`."""
         version = session.protocol_version
         assert version is not None
         if version not in MODERN_PROTOCOL_VERSIONS:
@@ -427,7 +438,7 @@ class Stamp:
         meta: JsonObject = {
             PROTOCOL_VERSION_META_KEY: version,
             CLIENT_INFO_META_KEY: client.model_dump(by_alias=True, mode="json", exclude_none=True),
-            CLIENT_CAPABILITIES_META_KEY: CAPABILITIES,
+            CLIENT_CAPABILITIES_META_KEY: capabilities_with_roots(CAPABILITIES, roots),
         }
         return cls(version, meta, modern=True)
 

@@ -8,14 +8,15 @@ Spec: MCP 2026-07-28 basic/patterns/mrtr.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import anyio
 
 from bridge.concurrency import Backoff
 from bridge.mcp.client.elicitation_routing import elicitation_in
+from bridge.mcp.client.roots import roots_asked_in
 from bridge.mcp.client.values import ToolCall
 from bridge.text.jsonvalues import JsonObject
 
@@ -31,17 +32,20 @@ class Round:
     """The params of each elicitation/create, by its key."""
     state: str | None
     """The `requestState`, which goes back to the server unchanged."""
+    answers: dict[str, JsonObject] = field(default_factory=dict)
+    """The answers that the bridge itself gives, by key. They go to the server with the answers to the questions."""
 
 
 async def result_in_rounds(
     call: ToolCall,
     once: Callable[[ToolCall], Awaitable[JsonObject | StopT]],
     answers_to: Callable[[Round], Awaitable[JsonObject | StopT]],
+    roots: Sequence[str] = (),
 ) -> JsonObject | StopT:
     """The result of a call, after all rounds.
 
     `once` sends one round. `answers_to` returns an ElicitResult for each question. Either may return a StopT, which
-    ends the rounds and is returned.
+    ends the rounds and is returned. `roots` are the folders that the server may ask for, as file URIs.
 
     Raises:
         PeerError: a request of the server is not an elicitation.
@@ -57,8 +61,13 @@ async def result_in_rounds(
         if not isinstance(requests, dict) or not requests:
             await anyio.sleep(pauses.next())
             continue
-        questions = {key: elicitation_in(request) for key, request in requests.items()}
-        answers = await answers_to(Round(questions, call.request_state))
+        own = roots_asked_in(requests, roots)
+        questions = {key: elicitation_in(request) for key, request in requests.items() if key not in own}
+        if not questions:
+            call = replace(call, input_responses={**own})
+            await anyio.sleep(pauses.next())
+            continue
+        answers = await answers_to(Round(questions, call.request_state, own))
         if not isinstance(answers, dict):
             return answers
-        call = replace(call, input_responses=answers)
+        call = replace(call, input_responses={**own, **answers})

@@ -478,7 +478,7 @@ async def open_connection(
     async with _streams(name, target, last_words, holder.fault, over_http_sse, opening_seconds) as streams:
         questions = ElicitationRouter(name, attribution_seconds, on_question)
         bounds = UnansweredBounds(unanswered_most, target.result_limit_bytes)
-        wire = Wire(name, streams, questions, holder.tools_changed, bounds)
+        wire = Wire(name, streams, questions, holder.tools_changed, bounds, target.roots)
         async with ClientSession(
             client_info=CLIENT, dispatcher=wire, elicitation_callback=_answered_by_the_wire
         ) as session:
@@ -488,7 +488,7 @@ async def open_connection(
                 raise SilentServerError(
                     f"{name} was reached, but gave no MCP answer {deadline.words}", detail=str(last_words)
                 )
-            stamp = Stamp.of(session, CLIENT)
+            stamp = Stamp.of(session, CLIENT, target.roots)
             ids = _request_ids(spoken)
             holder.connection = ServerConnection(
                 name, wire, session, spoken, stamp, questions, last_words, is_child, ids

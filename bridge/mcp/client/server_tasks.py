@@ -26,6 +26,7 @@ from bridge.concurrency import Backoff
 from bridge.errors import PeerError
 from bridge.mcp.client.elicitation_routing import elicitation_in
 from bridge.mcp.client.faults import CallerTokenGoneError, ServerLostError, ServerRefusedError
+from bridge.mcp.client.roots import roots_asked_in
 from bridge.mcp.client.session import Session
 from bridge.mcp.client.values import Asker
 from bridge.mcp.messages import result_as_specified
@@ -213,7 +214,9 @@ class _TaskPoller:
         assert scope is not None
         try:
             with scope:
-                answers = await self._asker.ask({key: elicitation_in(request)})
+                answers = roots_asked_in({key: request}, self._session.roots) or await self._asker.ask(
+                    {key: elicitation_in(request)}
+                )
             self._asked[key] = None
             if not scope.cancelled_caught:
                 await self._answer(answers)

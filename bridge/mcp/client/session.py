@@ -211,6 +211,11 @@ class Session:
         self._at_fault: type[PeerError | UsageError] = PeerError
 
     @property
+    def roots(self) -> tuple[str, ...]:
+        """The file URIs of the folders that the server may ask for."""
+        return self.target.roots
+
+    @property
     def name(self) -> str:
         """The server's name in messages and logs."""
         return self._name

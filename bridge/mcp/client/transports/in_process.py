@@ -13,7 +13,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import anyio
 from mcp.client._transport import TransportStreams
@@ -63,6 +63,8 @@ class InProcessTarget:
     """How long the server may take to end after its last message."""
     result_limit_bytes: int = field(kw_only=True)
     result_json_values: int = field(kw_only=True)
+    roots: ClassVar[tuple[str, ...]] = ()
+    """An object is told no folders."""
 
     def __str__(self) -> str:
         return f"{self.name} in this process"

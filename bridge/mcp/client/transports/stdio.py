@@ -74,6 +74,8 @@ class StdioTarget:
     result_limit_bytes: int = field(kw_only=True)
     result_json_values: int = field(kw_only=True)
     pace: ChildPace = field(kw_only=True)
+    roots: tuple[str, ...] = field(default=(), kw_only=True)
+    """The file URIs of the folders that the server is told when it asks for roots; without any, it may not ask."""
     shown: tuple[str, ...] = field(default=(), compare=False)
     """The command line as it may be shown, if the real command line holds secrets."""
 

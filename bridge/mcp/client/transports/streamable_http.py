@@ -125,6 +125,8 @@ class HttpTarget:
     """`sse` uses only HTTP+SSE; `auto` tries Streamable HTTP first."""
     proxy: Literal["environment", "none"] = field(default="environment", kw_only=True)
     """Whether the proxy of the environment, if there is one, is used."""
+    roots: tuple[str, ...] = field(default=(), kw_only=True)
+    """The file URIs of the folders that the server is told when it asks for roots; without any, it may not ask."""
     seen: RebindingJudge = field(default_factory=RebindingJudge, repr=False, compare=False)
 
     @property
