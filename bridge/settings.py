@@ -144,6 +144,7 @@ class RequestSettings(Settings):
     target_limit_bytes: Annotated[int, Field(ge=256)]
     head_seconds: PositiveFloat
     body_limit_bytes: PositiveInt
+    grpc_answer_bytes: Annotated[int, Field(ge=65536)]
     bodies_limit_bytes: PositiveInt
     body_seconds: PositiveFloat
     bytes_per_second: NotNegative

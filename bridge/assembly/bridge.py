@@ -101,8 +101,8 @@ class Bridge:
         """The parts that run and are not being replaced."""
         self.replicas: BridgeReplicas | None = None
         """The other replicas of this bridge; None for one that is alone."""
-        self.grpc_port: int | None = None
-        """The port at which its agents are served over gRPC, too, if they are."""
+        self.grpc_ports: Mapping[str, int] = {}
+        """The ports at which its agents are served over gRPC, too: "" for all agents, a name for one agent alone."""
         self.words = ReplicaWords()
         """What its parts tell the same parts of other replicas."""
         self._retiring: list[_Retiring] = []
@@ -391,12 +391,16 @@ class Bridge:
                 fresh.published[name] = unit
 
     def _find_interfaces(self, base_url: str, name: str) -> tuple[AgentInterface, ...]:
-        """The interface of gRPC. The only agent has no tenant, since clients of 0.3 cannot send one."""
-        if self.grpc_port is None:
+        """The interface of gRPC. The only agent of a bridge or of an address has no tenant, since clients of 0.3 cannot
+        send one."""
+        own = self.grpc_ports.get(name)
+        port = own or self.grpc_ports.get("")
+        if port is None:
             return ()
         host = urlsplit(base_url).hostname or LOOPBACK_HOST
-        url = self._place.grpc_public or f"{f'[{host}]' if ':' in host else host}:{self.grpc_port}"
-        tenant = name if len(self.parts.published) > 1 else None
+        near = f"{f'[{host}]' if ':' in host else host}:{port}"
+        url = near if own else self._place.grpc_public or near
+        tenant = name if len(self.parts.published) > 1 and not own else None
         version = VERSIONS.current.version
         return (AgentInterface(url=url, protocol_binding=GRPC, tenant=tenant, protocol_version=version),)
 

@@ -67,6 +67,7 @@ _PROCESS_KEYS: Final = {
     "traces": "traces",
     "metrics": "metrics",
     "grpc": "grpc",
+    "grpc_agents": "grpc_agents",
     "grpc_public": "grpc_public",
     "grpc_reflection": "grpc_reflection",
     "log_calls": "log_calls",
@@ -332,6 +333,8 @@ class ProcessPlan:
     """The host and the port at which metrics are served; None counts nothing."""
     grpc: tuple[str, int] | None = None
     """The host and the port at which agents are served over gRPC, too; None serves them over HTTP alone."""
+    grpc_agents: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    """The host and the port of one agent alone over gRPC, by the agent's name."""
     grpc_public: str | None = None
     """The address of gRPC on cards; None makes it of the card's host and that port."""
     grpc_reflection: bool = False
@@ -341,6 +344,11 @@ class ProcessPlan:
     """Whether people use it at `CONSOLE`."""
     operators_see_contents: bool = False
     """Whether operators see the contents of the tasks of others."""
+
+    @property
+    def grpc_addresses(self) -> dict[str, tuple[str, int]]:
+        """All addresses of gRPC, by the name of the agent that is served there alone; "" for that of all agents."""
+        return {**({"": self.grpc} if self.grpc else {}), **self.grpc_agents}
 
     @property
     def scheme(self) -> str:
@@ -407,7 +415,7 @@ class Plan:
         Raises:
             UsageError: other machines could call the tools.
         """
-        hosts = (self.place.host, *([self.place.grpc[0]] if self.place.grpc else ()))
+        hosts = (self.place.host, *(host for host, _ in self.place.grpc_addresses.values()))
         open_host = next((host for host in hosts if not is_loopback(host)), None)
         if open_host is None or self.asks_for_credentials or self.allow_unauthenticated:
             return
@@ -521,6 +529,7 @@ def for_preview(plan: Plan, folder: Path, key: str, within_seconds: float) -> Pl
             traces=None,
             metrics=None,
             grpc=None,
+            grpc_agents={},
             log_calls=False,
             audit=None,
             console=False,

@@ -35,6 +35,7 @@ _OF_ONE_REPLICA: Final = (
     "audit",
     "metrics",
     "grpc",
+    "grpc_agents",
     "traces",
     "log_calls",
 )

@@ -99,6 +99,7 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
         traces=table.traces,
         metrics=_address(table.metrics) if table.metrics else None,
         grpc=_address(table.grpc) if table.grpc else None,
+        grpc_agents={name: _address(address) for name, address in table.grpc_agents.items()},
         grpc_public=table.grpc_public,
         grpc_reflection=table.grpc_reflection,
         log_calls=table.log_calls,

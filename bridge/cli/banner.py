@@ -80,8 +80,8 @@ class OnTerminal:
             base = f"{root}{agent.path}"
             err.say("\n", ("Agent", "bold"), f"  {base}")
             err.say(("Card", "bold"), f"   {base}/.well-known/agent-card.json")
-            if bridge.grpc_port is not None:
-                err.say(("gRPC", "bold"), f"   {_grpc_address(agent, base)}")
+            if said := _grpc_address(agent, base):
+                err.say(("gRPC", "bold"), f"   {said}")
             err.say(("Tasks", "bold"), f"  {agent.store}")
             err.print(_skills(agent), soft_wrap=False, crop=False)
         for offered in bridge.offered:
@@ -129,8 +129,8 @@ class InLog:
         root = root_url(self._plan.place, port)
         for agent in bridge.published:
             logger.info("serving %s at %s%s, tasks in %s", agent.name, root, agent.path, agent.store)
-        if bridge.grpc_port is not None:
-            logger.info("serving agents over gRPC on port %d", bridge.grpc_port)
+        for name, grpc_port in bridge.grpc_ports.items():
+            logger.info("serving %s over gRPC on port %d", name or "agents", grpc_port)
         for offered in bridge.offered:
             logger.info("serving MCP at %s/mcp/%s", root, offered.name)
         for pages in bridge.app.pages:
@@ -155,9 +155,11 @@ class Quiet(InLog):
 
 
 def _grpc_address(agent: PublishedAgent, base: str) -> str:
-    """Where the agent is called over gRPC, as its card says it."""
+    """Where the agent is called over gRPC, as its card says it; "" if it is not."""
     interfaces = agent.server.card(base).supported_interfaces
-    found = next(interface for interface in interfaces if interface.protocol_binding == GRPC)
+    found = next((interface for interface in interfaces if interface.protocol_binding == GRPC), None)
+    if found is None:
+        return ""
     return f"{found.url}, tenant {found.tenant}" if found.tenant else found.url
 
 

@@ -95,7 +95,7 @@ def _package_faults(plan: Plan) -> Iterator[FindingFault]:
     takers = (
         ("store", place.shared_store is not None, require_driver),
         ("console", place.console, partial(import_module, "bridge.console.app")),
-        ("grpc", place.grpc is not None, partial(import_module, "bridge.a2a.grpc.server")),
+        ("grpc", bool(place.grpc_addresses), partial(import_module, "bridge.a2a.grpc.server")),
         ("traces", place.traces is not None, partial(import_module, "bridge.telemetry.spans")),
     )
     for key, is_taken, load in takers:

@@ -253,6 +253,7 @@ async def findings_of(plan: Plan, bridge: Bridge) -> Findings:
             *_on_claims(plan),
             *_on_cards(plan),
             *_on_model(plan),
+            *_on_grpc(plan),
             *_without_token(faces, plan),
             *_on_unannotated(bridge.published),
         ),
@@ -272,6 +273,16 @@ def _on_model(plan: Plan) -> Iterator[str]:
         results = ", results of calls" if model.rounds > 1 else ""
         words = f"texts that no rule understands{results} and descriptions of tools are sent to the model"
         yield f"tools_as_agent: of {', '.join(faces)}, {words} {model.model} at {urlsplit(model.url).netloc}"
+
+
+def _on_grpc(plan: Plan) -> Iterator[str]:
+    """The agents that clients without tenants do not reach over gRPC."""
+    place = plan.place
+    if place.grpc is None or len(plan.published) < 2:
+        return
+    if without := [name for name in plan.published if name not in place.grpc_agents]:
+        words = "over gRPC, clients that know no tenants do not reach agents that share an address"
+        yield f"bridge.grpc: {words}: {', '.join(without)}; `grpc_agents` gives an agent an address of its own"
 
 
 def offline_findings(plan: Plan) -> Findings:
@@ -301,7 +312,7 @@ def offline_findings(plan: Plan) -> Findings:
         *(("whether the store can be used",) if plan.published or plan.place.shared_store else ()),
         *(("which of them each principal may use",) if plan.credentials else ()),
     )
-    notes = (*_unused(plan), *_on_claims(plan), *_on_cards(plan), *_on_model(plan))
+    notes = (*_unused(plan), *_on_claims(plan), *_on_cards(plan), *_on_model(plan), *_on_grpc(plan))
     return Findings(
         peers,
         faces,

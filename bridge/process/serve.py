@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -81,7 +81,7 @@ async def serve_http(
         _own_listener(plan, is_shared=shared is not None) as inner,
         _listener_for_replicas(plan, shared) as for_replicas,
         _metrics_listener(plan) as metrics,
-        _grpc_server(plan) as grpc,
+        _grpc_servers(plan) as grpc,
         anyio.create_task_group() as tasks,
     ):
         port: int = listener.getsockname()[1]
@@ -90,7 +90,7 @@ async def serve_http(
             await tasks.start(watch_signals, stopping)
             own_url = url_of(plan.place.host, port) if inner is None else _url_at(inner)
             bridge = Bridge(plan, audience, own_url=own_url)
-            bridge.grpc_port = None if grpc is None else grpc.port
+            bridge.grpc_ports = {name: server.port for name, server in grpc.items()}
             _mount_console(bridge, plan, reload or served)
             async with bridge.run(), anyio.create_task_group() as serving:
                 limits = _limits_of(plan.profile)
@@ -111,9 +111,9 @@ async def serve_http(
                 serving.start_soon(_serve_on, server, listener, serving.cancel_scope)
                 await bridge.apply(plan)
                 reloads.note(True)
-                if grpc is not None:
-                    servers.append(grpc)
-                    serving.start_soon(grpc.serve, GrpcAgents(bridge, plan))
+                servers += grpc.values()
+                for name, grpc_server in grpc.items():
+                    serving.start_soon(grpc_server.serve, GrpcAgents(bridge, plan, name))
                 stopping.serving = True
                 audience.serving(bridge, port)
                 serving.start_soon(_stop_servers, servers, bridge, stopping, audience)
@@ -273,46 +273,58 @@ def _serve_also(server: BoundedServer, listener: socket.socket, group: anyio.abc
 
 
 @asynccontextmanager
-async def _grpc_server(plan: Plan) -> AsyncIterator[GrpcServer | None]:
-    """The server of gRPC; None if agents are served over HTTP alone.
+async def _grpc_servers(plan: Plan) -> AsyncIterator[Mapping[str, GrpcServer]]:
+    """The servers of gRPC, by the name of the agent that is served there alone; "" for all agents. Empty if agents are
+    served over HTTP alone.
 
     Raises:
-        UsageError: the port is taken, or the packages for gRPC are not installed.
+        UsageError: a port is taken, or the packages for gRPC are not installed.
     """
     place, profile = plan.place, plan.profile
-    if place.grpc is None:
-        yield None
+    if not place.grpc_addresses:
+        yield {}
         return
     from bridge.a2a.grpc.server import GrpcServer, GrpcSettings  # needs the extra `grpc`
 
-    settings = GrpcSettings(
-        *place.grpc,
-        requests=profile.requests,
-        connections=profile.connections,
-        streams=profile.streams,
-        tls=place.tls,
-        proxies=place.proxies,
-        reflection=place.grpc_reflection,
-    )
-    async with GrpcServer(settings) as server:
-        yield server
+    async with AsyncExitStack() as stack:
+        servers = {}
+        for name, address in place.grpc_addresses.items():
+            settings = GrpcSettings(
+                *address,
+                requests=profile.requests,
+                connections=profile.connections,
+                streams=profile.streams,
+                tls=place.tls,
+                proxies=place.proxies,
+                reflection=place.grpc_reflection,
+            )
+            servers[name] = await stack.enter_async_context(GrpcServer(settings))
+        yield servers
 
 
 class GrpcAgents:
-    """The agents of a bridge, for its gRPC server."""
+    """The agents of a bridge that one of its gRPC servers serves."""
 
-    def __init__(self, bridge: Bridge, plan: Plan) -> None:
+    def __init__(self, bridge: Bridge, plan: Plan, only: str = "") -> None:
+        """`only` names the agent that has the address for itself; "" serves all agents."""
         self._bridge = bridge
+        self._only = only
         self.http_url = url_of(plan.place.host, plan.place.port).replace("http", plan.place.scheme, 1)
         """The URL of the bridge over HTTP."""
 
     def servers(self) -> dict[str, tuple[AgentServer, str]]:
         """Each agent's server, and the path of its base URL, by the agent's name."""
-        return {agent.name: (agent.server, agent.path) for agent in self._bridge.published}
+        return {
+            agent.name: (agent.server, agent.path)
+            for agent in self._bridge.published
+            if self._only in ("", agent.name)
+        }
 
     def is_ready(self, name: str) -> bool | None:
-        """See `Bridge.is_ready`."""
-        return self._bridge.is_ready(name)
+        """See `Bridge.is_ready`. At the address of one agent, this agent is the whole."""
+        if self._only and name not in ("", self._only, f"agents/{self._only}"):
+            return None
+        return self._bridge.is_ready(name or self._only)
 
 
 def _metrics_server(plan: Plan, read: Callable[[], Awaitable[list[MetricFamily]]]) -> BoundedServer:

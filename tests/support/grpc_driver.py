@@ -63,14 +63,14 @@ _EMPTY_PAGE: Final[Json] = {"tasks": [], "nextPageToken": "", "pageSize": 0, "to
 
 
 @asynccontextmanager
-async def served_over_grpc(bridge: Bridge, **changes: Any) -> AsyncIterator[GrpcServer]:
-    """Serve the agents of a running bridge over gRPC, too. `changes` are those of the settings."""
+async def served_over_grpc(bridge: Bridge, only: str = "", **changes: Any) -> AsyncIterator[GrpcServer]:
+    """Serve the agents of a running bridge over gRPC, too, or `only` one. `changes` are those of the settings."""
     profile = bridge.plan.profile
     fields = {"requests": profile.requests, "connections": profile.connections, "streams": profile.streams}
     settings = GrpcSettings("127.0.0.1", 0, **{**fields, **changes})
     async with GrpcServer(settings) as server, anyio.create_task_group() as group:
-        bridge.grpc_port = server.port
-        group.start_soon(server.serve, GrpcAgents(bridge, bridge.plan))
+        bridge.grpc_ports = {**bridge.grpc_ports, only: server.port}
+        group.start_soon(server.serve, GrpcAgents(bridge, bridge.plan, only))
         yield server
         server.should_exit = True
 

@@ -30,7 +30,7 @@ from bridge.a2a.grpc.certificates import server_credentials
 from bridge.a2a.grpc.messages import ProtobufDecodeLimits, ProtobufMessage, ProtobufMessages
 from bridge.a2a.grpc.older_proto import params_of, with_proto_security
 from bridge.a2a.grpc.status import StatusWriter
-from bridge.a2a.model.errors import METHOD_NOT_FOUND, UNAVAILABLE, A2AError
+from bridge.a2a.model.errors import ANSWER_TOO_LARGE, METHOD_NOT_FOUND, UNAVAILABLE, A2AError
 from bridge.a2a.model.operations import GET_EXTENDED_AGENT_CARD, Streamed
 from bridge.a2a.server.admission import RequestAdmission
 from bridge.a2a.server.app import AgentServer, Answered, OperationRequest, activated, as_a2a
@@ -45,15 +45,13 @@ from bridge.http.request_checks import NO_PROXIES, SHOWN_HEADER, TrustedProxies
 from bridge.http.tls import TlsFiles, identities_in
 from bridge.identity.callers.verifiers import FORWARDED
 from bridge.settings import ConnectionSettings, RequestSettings, StreamSettings
-from bridge.text.jsonvalues import json_bytes
+from bridge.text.jsonvalues import JsonObject, json_bytes
 
 logger = logging.getLogger(__name__)
 
 MESSAGE_BYTES: Final = 4 * 1024 * 1024
 """The most bytes of a request, if the profile does not allow fewer: the default of gRPC itself. A message of many empty
 fields takes 45 times its size in memory until its values are counted."""
-ANSWER_BYTES: Final = 64 * 1024 * 1024
-"""The most bytes of an answer or an event. Most clients take 4 MiB unless they are told otherwise."""
 
 _GOODBYE_SECONDS: Final = 3
 """The time for answers that are still being written after all tasks have ended."""
@@ -96,7 +94,7 @@ class GrpcSettings:
         return [
             ("grpc.so_reuseport", 0),  # a second bridge must not take half of the calls
             ("grpc.max_receive_message_length", min(self.requests.body_limit_bytes, MESSAGE_BYTES)),
-            ("grpc.max_send_message_length", ANSWER_BYTES),
+            ("grpc.max_send_message_length", self.requests.grpc_answer_bytes),
             ("grpc.max_metadata_size", self.requests.head_limit_bytes),
             ("grpc.absolute_max_metadata_size", self.requests.head_limit_bytes),
             ("grpc.max_concurrent_streams", _CALLS_EACH),
@@ -311,6 +309,11 @@ class GrpcCalls:
         return ProtobufDecodeLimits(self._settings.requests.json_depth, self._settings.requests.json_values)
 
     @property
+    def answer_bytes(self) -> int:
+        """The most bytes of an answer or an event."""
+        return self._settings.requests.grpc_answer_bytes
+
+    @property
     def stall_seconds(self) -> float:
         """How long one write may wait for a client that reads nothing."""
         return self._settings.streams.stall_seconds
@@ -415,7 +418,32 @@ class _GrpcCall:
             return b""  # Empty
         if operation is GET_EXTENDED_AGENT_CARD:
             return self._served.answer.to_bytes(with_proto_security(value))
-        return self._served.answer.to_bytes(value, server.hidden_keys(answered.caller))
+        return self._bounded(value, self._served.answer.to_bytes(value, server.hidden_keys(answered.caller)))
+
+    def _bounded(self, value: JsonObject, text: bytes) -> bytes:
+        """The bytes of an answer or an event.
+
+        Raises:
+            A2AError: ANSWER_TOO_LARGE, with the id of the task, so that the client can read it over HTTP.
+        """
+        most = self._calls.answer_bytes
+        if len(text) <= most:
+            return text
+        held = next(
+            (item for item in (value, *value.values()) if isinstance(item, dict) and "status" in item), {}
+        )
+        task_id = held.get("taskId") or held.get("id")
+        how = (
+            "Ask for a smaller `pageSize` or `historyLength`, or for no artifacts"
+            if "tasks" in value
+            else f"Read {f'task {task_id}' if task_id else 'the task'} over HTTP+JSON or JSON-RPC, which the card names"
+        )
+        raise A2AError(
+            ANSWER_TOO_LARGE,
+            f"The answer has {len(text)} bytes, and this server sends at most {most} in one gRPC message. {how}."
+            " Where the clients take more, `grpc_answer_bytes` in [requests] raises the bound",
+            metadata={"taskId": str(task_id)} if task_id else {},
+        )
 
     async def _send_events(self, stream: Stream, visit: RequestAdmission) -> None:
         visit.stream = self
@@ -426,7 +454,7 @@ class _GrpcCall:
                     await stream.wait()
                     continue
                 event = self._served.dialect.event(from_json(seen.text), last=seen.last)
-                await self._write(self._served.answer.to_bytes(event))
+                await self._write(self._bounded(event, self._served.answer.to_bytes(event)))
                 if seen.last:
                     self.on_written = stream.written
                     return

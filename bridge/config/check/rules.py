@@ -145,6 +145,7 @@ def rule_faults(
             yield from _faults_of_choice(path, table, KeyChoice(path, ("bearer", "oauth2")))
     yield from _store_faults(table_in(data, "bridge"))
     yield from _card_key_faults(table_in(data, "bridge"))
+    yield from _grpc_faults(data, imported)
     yield from caller_faults(data)
     yield from _source_faults(data, imported)
     for path, face in tables_at(data, ("tools_as_agent", "*")) if "model" not in data else ():
@@ -313,6 +314,25 @@ def _headers_of_auth(auth: object) -> Iterator[str]:
 
 
 # Names in `from`, and in the skills of a principal
+
+
+def _grpc_faults(data: Mapping[str, Any], imported: ImportedNames) -> Iterator[ConfigFault]:
+    """Yield faults of addresses for agents that are not published here, or have an address that is taken."""
+    table = table_in(data, "bridge")
+    known = frozenset(map(str, table_in(data, "tools_as_agent"))) | (
+        imported.get("tools_as_agent") or frozenset()
+    )
+    taken = {table.get(key) for key in ("grpc", "metrics")} - {None}
+    for name, address in table_in(table, "grpc_agents").items():
+        path = ("bridge", "grpc_agents", name)
+        if name not in known:
+            words = f"there is no published agent `{name}`"
+            yield ConfigFault(
+                path, words, f"write the table [tools_as_agent.{name}], or take it out", on_key=True
+            )
+        if isinstance(address, str) and address in taken and not address.endswith(":0"):
+            yield ConfigFault(path, f"{address} is the address of something else, too", "choose another port")
+        taken.add(address if isinstance(address, str) else None)
 
 
 def _source_faults(data: Mapping[str, Any], imported: ImportedNames) -> Iterator[ConfigFault]:

@@ -210,6 +210,11 @@ class BridgeTable(Table):
         description="a separate address, `HOST:PORT`, at which agents are also served over gRPC; `tls` counts there, "
         "too; needs `mcp-a2a[grpc]`",
     )
+    grpc_agents: dict[Name, ListenAddress] = Field(
+        default_factory=dict,
+        description="an address, `HOST:PORT`, for one agent alone, by the agent's name: there it answers over gRPC "
+        "without a tenant, which clients of the older version need where several agents are served",
+    )
     grpc_public: ListenAddress | None = Field(
         default=None,
         description="the address of gRPC on cards, `HOST:PORT`, if clients reach it at another address than "

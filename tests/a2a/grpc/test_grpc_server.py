@@ -95,7 +95,7 @@ async def bridge_of(folder: Path, names: Sequence[str]) -> AsyncIterator[Bridge]
 async def test_the_card_of_a_sole_agent_names_grpc_for_both_versions_without_a_tenant() -> None:
     async with one() as (bridge, _), httpx.AsyncClient() as client:
         card = (await client.get(f"{bridge.base_url}/.well-known/agent-card.json")).json()
-        url = f"127.0.0.1:{bridge.bridge.whole.grpc_port}"
+        url = f"127.0.0.1:{bridge.bridge.whole.grpc_ports['']}"
         offered = [one for one in card["supportedInterfaces"] if one["protocolBinding"] == "GRPC"]
         assert offered == [
             {"url": url, "protocolBinding": "GRPC", "protocolVersion": version} for version in ("1.0", "0.3")
@@ -112,7 +112,7 @@ async def test_several_agents_are_told_apart_by_their_tenants(tmp_path: Path) ->
         for name, card in cards.items():
             offered = [one for one in card.supported_interfaces if one.protocol_binding == "GRPC"]
             said = [(one.url, one.tenant, one.protocol_version) for one in offered]
-            assert said == [(f"bridge.example.com:{bridge.grpc_port}", name, "1.0")]
+            assert said == [(f"bridge.example.com:{bridge.grpc_ports['']}", name, "1.0")]
         task = (await driver.call("SendMessage", tenant="left", **message(ECHO)))["task"]
         assert (await driver.call("GetTask", tenant="left", id=task["id"]))["id"] == task["id"]
         elsewhere = await driver.refused("GetTask", tenant="right", id=task["id"])
@@ -125,6 +125,35 @@ async def test_several_agents_are_told_apart_by_their_tenants(tmp_path: Path) ->
         config = {"tenant": "left", "taskId": task["id"]}
         fault = await driver.refused("ListTaskPushNotificationConfigs", **config)
         assert fault.reason == "PUSH_NOTIFICATION_NOT_SUPPORTED"
+
+
+@pytest.mark.proves("a2a-8.3-interfaces", "a2a-10.1-grpc")
+async def test_a_client_of_0_3_reaches_one_of_several_agents_at_the_address_of_this_agent(
+    tmp_path: Path,
+) -> None:
+    async with (
+        bridge_of(tmp_path, ["left", "right"]) as bridge,
+        serving(bridge),
+        served_over_grpc(bridge, "left") as own,
+        new_channel(own.port) as channel,
+    ):
+        said = {
+            agent.name: [
+                (one.url, one.tenant, one.protocol_version)
+                for one in agent.server.card("http://bridge.example.com:8080/x").supported_interfaces
+                if one.protocol_binding == "GRPC"
+            ]
+            for agent in bridge.published
+        }
+        alone = f"bridge.example.com:{own.port}"
+        assert said["left"] == [(alone, None, "1.0"), (alone, None, "0.3")]
+        assert said["right"] == [(f"bridge.example.com:{bridge.grpc_ports['']}", "right", "1.0")]
+        older_driver = OlderGrpcDriver(channel)
+        task = await older_driver.send(ECHO)
+        assert (await older_driver.get(task["id"]))["id"] == task["id"]
+        current = GrpcDriver(channel)
+        assert (await current.call("GetTask", tenant="left", id=task["id"]))["id"] == task["id"]
+        assert (await current.refused("GetTask", tenant="right", id=task["id"])).reason == "METHOD_NOT_FOUND"
 
 
 @pytest.mark.proves("a2a-10.1-grpc", "a2a-10.7-streaming")
@@ -304,7 +333,7 @@ async def test_a_thousand_cancelled_streams_and_short_deadlines_leave_nothing_be
         )
         with anyio.fail_after(4 * PATIENCE_SECONDS):
             attack = await anyio.run_process(
-                [sys.executable, "-c", ATTACK, str(bridge.bridge.whole.grpc_port), *bodies]
+                [sys.executable, "-c", ATTACK, str(bridge.bridge.whole.grpc_ports[""]), *bodies]
             )
         assert int(attack.stdout) == 1000
         with anyio.fail_after(PATIENCE_SECONDS):
@@ -327,6 +356,34 @@ async def test_too_large_messages_and_too_much_metadata_are_refused() -> None:
         assert (await driver.send(ECHO))["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
+@pytest.mark.proves("a2a-10.6-errors")
+async def test_an_answer_above_the_bound_is_refused_with_words_that_help() -> None:
+    requests = PROFILE.requests.model_copy(update={"grpc_answer_bytes": 65536})
+    async with (
+        running(config_for(raw_command())) as bridge,
+        serving(bridge.bridge.whole, requests=requests) as driver,
+    ):
+        large = call_part("echo", text="x" * 70_000)
+        fault = await driver.refused("SendMessage", **message(large, contextId="large"))
+        assert (fault.code, fault.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED.value[0], "ANSWER_TOO_LARGE")
+        (info,) = (detail for detail in fault.details if detail.get("reason") == "ANSWER_TOO_LARGE")
+        task_id = info["metadata"]["taskId"]
+        assert f"Read task {task_id} over HTTP+JSON or JSON-RPC" in fault.message
+        assert "`grpc_answer_bytes` in [requests]" in fault.message
+        assert (await driver.refused("GetTask", id=task_id)).reason == "ANSWER_TOO_LARGE"
+        page = await driver.refused("ListTasks", contextId="large", includeArtifacts=True)
+        assert "`pageSize`" in page.message
+        assert await driver.listed(contextId="large", historyLength=0) == [task_id]
+        async with driver.stream("SendStreamingMessage", **message(large)) as events:
+            with pytest.raises(aio.AioRpcError) as refused:
+                await events.rest()
+        assert fault_of(refused.value).reason == "ANSWER_TOO_LARGE"
+        over_http = httpx.AsyncClient(headers={"A2A-Version": "1.0"})
+        async with over_http as client:
+            task = (await client.get(f"{bridge.base_url}/tasks/{task_id}")).json()
+        assert len(task["artifacts"][0]["parts"][0]["text"]) == 70_000
+
+
 @pytest.mark.proves("a2a-10.1-grpc")
 @pytest.mark.parametrize(
     "garbage",
@@ -341,8 +398,7 @@ async def test_too_large_messages_and_too_much_metadata_are_refused() -> None:
 )
 async def test_a_connection_that_is_no_grpc_is_closed_and_harms_nobody(garbage: bytes) -> None:
     async with one() as (bridge, driver):
-        port = bridge.bridge.whole.grpc_port
-        assert port is not None
+        port = bridge.bridge.whole.grpc_ports[""]
         async with await anyio.connect_tcp("127.0.0.1", port) as stream:
             await stream.send(garbage)
             with anyio.fail_after(PATIENCE_SECONDS):

@@ -99,7 +99,7 @@ async def system_under_test() -> AsyncIterator[str]:
             served_over_grpc(bridge.whole) as server,
             directed_grpc(server.port) as port,
         ):
-            bridge.whole.grpc_port = port
+            bridge.whole.grpc_ports = {"": port}
             yield f"{root_url}{bridge.path}"
 
 
