@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from typing import Final, NoReturn, Protocol
 
@@ -201,22 +201,25 @@ class RemoteAgent:
             raise PeerError(words, outcome=UNAUTHORIZED if self._state.is_unauthorized else "")
         return self._client
 
-    def client_for(self, caller: Caller) -> AgentClient:
-        """A client that acts for a caller.
+    def client_for(self, caller: Caller, extensions: Collection[str] = ()) -> AgentClient:
+        """A client that acts for a caller, and activates further extensions where the card declares them.
 
         Raises:
             CallerTokenError: the agent is called with the rights of callers, and this caller has no credentials for it.
             PeerError: the agent cannot be called. The message says why.
         """
-        client = self.client
-        if self._on_behalf is None:
+        client, options = self.client, self._options
+        if self._on_behalf is None and not client.declared(extensions) - client.extensions:
             return client
-        try:
-            credentials = self._on_behalf.credentials(caller, self._options.credentials)
-        except CallerTokenError as exc:
-            raise CallerTokenError(f"The agent {self.key} cannot be called: {exc}") from exc
+        if self._on_behalf is not None:
+            try:
+                credentials = self._on_behalf.credentials(caller, options.credentials)
+            except CallerTokenError as exc:
+                raise CallerTokenError(f"The agent {self.key} cannot be called: {exc}") from exc
+            options = replace(options, credentials=credentials)
         assert self._found is not None, "there is a client"
-        return AgentClient(self._http, self._found, replace(self._options, credentials=credentials))
+        options = replace(options, extensions=(*options.extensions, *sorted(extensions)))
+        return AgentClient(self._http, self._found, options)
 
     @property
     def is_called_on_behalf(self) -> bool:

@@ -464,6 +464,9 @@ class ToolsAgent:
             return False
         return is_answer(turn, self.skill_set.usable_by(turn.principal), self.options)
 
+    def canceling(self, work: bytes) -> None:
+        """See `Agent.canceling`. The call of a waiting task has ended, or ends with its work."""
+
     def resume(
         self, work: bytes, state: TaskState, owner: str, *, is_adopted: bool = False
     ) -> PlannedWork | None:

@@ -91,6 +91,9 @@ class Scripted:
         """Never: it knows no questions."""
         return False
 
+    def canceling(self, work: bytes) -> None:
+        """See the protocol."""
+
     def resume(
         self, kept: bytes, state: TaskState, owner: str, *, is_adopted: bool = False
     ) -> PlannedWork | None:

@@ -9,7 +9,7 @@ Spec: A2A 1.0 sections 3.1 (operations), 8.3 (which interface).
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -112,6 +112,10 @@ class AgentClient(Performer):
         self.card = found.card
         self.extensions = frozenset(_active_extensions(found, options))
         self._transports: list[Transport] = [*http_transports(http, found, options)]
+
+    def declared(self, uris: Collection[str]) -> frozenset[str]:
+        """Those of these extensions that the card declares."""
+        return frozenset(uris) & {extension.uri for extension in self.card.capabilities.extensions or ()}
 
     @property
     def interface(self) -> AgentInterface:

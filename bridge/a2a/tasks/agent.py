@@ -7,7 +7,7 @@ If a call is still open when the work asks, the work cannot return; it listens f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -23,6 +23,7 @@ from bridge.a2a.model.objects import (
     StreamResponse,
     Task,
     TaskState,
+    made,
 )
 from bridge.concurrency import Signal
 from bridge.identity.callers.principals import Principal
@@ -120,6 +121,11 @@ class WorkStatus:
     """Whether the work is idempotent; False until the worker says so."""
 
 
+CancelAtPeer = Callable[[], Awaitable[bool]]
+"""Asks the peer to cancel the work, and returns whether the peer does so. The event that ends the task is then added by
+the work. Raises PeerError if the peer cannot be asked."""
+
+
 @dataclass(eq=False)
 class RunningWork:
     """The work that runs for a task."""
@@ -150,6 +156,8 @@ class RunningWork:
     """The hop of the request that began the work; None if hops have no listener."""
     release: Callable[[], None] = lambda: None
     """Releases the resources that are held for the work. Called once the work has ended."""
+    cancel_at_peer: CancelAtPeer | None = None
+    """Cancels the work at its peer, which decides whether the task ends as canceled; None if the work is stopped."""
     moved: Signal = field(default_factory=Signal)
     """Signalled when `hearing` or `is_finished` changes."""
 
@@ -208,6 +216,12 @@ class Job:
     sent: Callable[[str], None]
     """Notes in the task's timeline that the call goes to a peer, named by its key in the configuration. The note is
     stored with the next event."""
+    is_draft: Callable[[], bool] = lambda: False
+    """Whether a Message alone can still answer the turn."""
+
+    def cancel_with(self, cancel: CancelAtPeer) -> None:
+        """Let the peer decide on a cancellation, in place of stopping this work."""
+        self.running.cancel_at_peer = cancel
 
     def listen(self, hearing: AnswerHandler | None) -> None:
         """Handle answers with `hearing` from now on, while the work runs; None accepts no more answers."""
@@ -249,6 +263,23 @@ class Job:
     ) -> Commit:
         """Set the task's state. `keep` replaces the bytes that are kept with the task; None leaves them."""
         return self.emit(self.events.status(state, message, metadata), keep)
+
+    def reply(self, message: Message, keep: bytes) -> Commit:
+        """Complete the work with a message: the answer is this message, if it can be, else a task with the content of
+        the message as its artifact."""
+        if self.is_draft():
+            self.emit(made(StreamResponse, message=message), None)
+            return self.status(TaskState.COMPLETED)
+        self.artifact(
+            made(
+                Artifact,
+                artifact_id=message.message_id,
+                parts=tuple(message.parts),
+                metadata=message.metadata,
+                extensions=message.extensions,
+            )
+        )
+        return self.status(TaskState.COMPLETED, keep=keep)
 
     def artifact(self, artifact: Artifact, *, append: bool = False, last_chunk: bool = True) -> Commit:
         """Add an artifact to the task; with `append`, add its parts to the artifact of the same id."""
@@ -395,4 +426,9 @@ class Agent(Protocol):
         that the process was another replica. If this returns None, a waiting task goes on waiting, and any other task
         fails.
         """
+        ...
+
+    def canceling(self, work: bytes) -> Callable[[Job], Awaitable[bool]] | None:
+        """Cancels a task that waits for its client, at the peer that knows the task; see `CancelAtPeer`. `work` is the
+        bytes that the worker kept with the task. None if no peer knows the task."""
         ...

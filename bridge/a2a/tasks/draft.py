@@ -68,6 +68,8 @@ class DraftTask(LiveTask):
         self._held = _HeldBack(writing.submit)
         super().__init__(task_id, origin, replace(writing, submit=self._held.take))
         self._decided = anyio.Event()
+        self._said: Message | None = None
+        """The agent's own message, which answers the work once the work completes."""
         self._reply: Message | None = None
         self._first: Commit | None = None
         self._on_task: Callable[[Commit], None] = lambda _: None
@@ -121,6 +123,9 @@ class DraftTask(LiveTask):
         webhook: Webhook | None = None,
     ) -> Commit:
         """See `LiveTask.accept`. While nothing is stored, the commit is already done."""
+        if self.is_open and event.message is not None and event.message.role is Role.AGENT:
+            self._said = event.message
+            return Commit(done=True)
         commit = super().accept(event, keep=keep, message=message, replaces=replaces, webhook=webhook)
         if self._decided.is_set():
             return commit
@@ -133,7 +138,7 @@ class DraftTask(LiveTask):
         if keep or not _is_sayable(event):
             self._become_task()
         elif self.task.status.state is TaskState.COMPLETED:
-            self._reply = _message_from(self.task)
+            self._reply = self._said or _message_from(self.task)
             if self._reply is None:
                 return self._become_task()
             self._decided.set()

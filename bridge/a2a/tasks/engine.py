@@ -77,7 +77,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -108,6 +108,7 @@ from bridge.a2a.model.objects import (
     ListTasksRequest,
     ListTasksResponse,
     Message,
+    Role,
     SendMessageRequest,
     StreamResponse,
     Task,
@@ -119,6 +120,7 @@ from bridge.a2a.model.operators import (
 from bridge.a2a.model.timeline import MOMENTS, TIMELINE_URI, MomentKind
 from bridge.a2a.tasks.agent import (
     Agent,
+    CancelAtPeer,
     Commit,
     Job,
     PlannedWork,
@@ -145,7 +147,7 @@ from bridge.a2a.tasks.task_listing import (
 from bridge.a2a.tasks.task_registry import TaskRegistry
 from bridge.a2a.tasks.watcher import Watcher
 from bridge.a2a.tasks.webhooks import Webhooks
-from bridge.errors import StoreConflictError, StoreError
+from bridge.errors import PeerError, StoreConflictError, StoreError
 from bridge.store.contract import Store
 from bridge.store.records import StoredTask
 from bridge.store.retention import Retention, evict_periodically
@@ -394,6 +396,12 @@ class Engine:
         self.registry.require_here(live)
         self._note(live, MomentKind.CANCEL, by=caller.asker)
         running = live.running
+        if running is not None and running.cancel_at_peer is not None:
+            return await self._canceled_by_peer(live, running.cancel_at_peer, caller)
+        if running is None and (cancel := self._agent.canceling(live.kept)) is not None:
+            return await self._canceled_by_peer(
+                live, partial(self._cancel_at_rest, live, cancel, caller), caller
+            )
         if running is not None:
             running.canceled, running.canceled_by = True, caller.acting
             running.scope.cancel()
@@ -410,6 +418,50 @@ class Engine:
         if task.status.state is not TaskState.CANCELED:
             raise task_not_cancelable(task)
         return with_history(task, None)
+
+    async def _canceled_by_peer(self, live: LiveTask, cancel: CancelAtPeer, caller: CallContext) -> Task:
+        """The task after its peer has canceled it, or is about to.
+
+        Raises:
+            A2AError: TASK_NOT_CANCELABLE, the peer goes on or has ended otherwise; UNAVAILABLE, it cannot be asked.
+        """
+        try:
+            is_accepted = await cancel()
+        except PeerError as exc:
+            words = f"The task was not canceled, since its agent cannot be asked: {exc}"
+            raise temporarily_unavailable(words) from exc
+        live = await self._own(live.id, caller)  # the task may have left memory
+        task = await self.registry.reached(live, live.next_seq - 1, settled=False)
+        state = task.status.state
+        if state is not TaskState.CANCELED and (state in ENDED or not is_accepted):
+            raise task_not_cancelable(task)
+        return with_history(task, None)
+
+    async def _cancel_at_rest(
+        self, live: LiveTask, cancel: Callable[[Job], Awaitable[bool]], caller: CallContext
+    ) -> bool:
+        """Cancel a waiting task at its peer, as work on the task.
+
+        Raises:
+            PeerError: the peer cannot be asked.
+        """
+        accepted: list[bool] = []
+        faults: list[PeerError] = []
+
+        async def work(job: Job) -> None:
+            try:
+                accepted.append(await cancel(job))
+            except PeerError as exc:
+                faults.append(exc)
+
+        message = next(message for message in reversed(live.task.history or ()) if message.role is Role.USER)
+        turn = Turn(caller.principal, message, NO_CONFIGURATION, {}, frozenset(), live.task, live.kept)
+        live.running = running = RunningWork(began_in=trace.hop.get())
+        self._start(live, running, turn, Commit(done=True), work)
+        await running.wait()
+        if faults:
+            raise faults[0]
+        return any(accepted)
 
     async def subscribe(self, task_id: str, caller: CallContext) -> Watcher:
         """Watch a task from its current state. The caller closes the watcher.
@@ -490,6 +542,7 @@ class Engine:
             running,
             partial(self._is_left, live, running),
             lambda peer: self._note(live, MomentKind.SENT, peer=peer),
+            lambda: isinstance(live, DraftTask) and live.is_open,
         )
         self._group.start_soon(self._run, live, running, job, work)
 
