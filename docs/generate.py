@@ -33,8 +33,8 @@ HEAD: Final = """\
 # Configuration
 
 One TOML file says what the bridge connects to (`tool_servers`, `agents`, `catalogs`), what it serves
-(`tools_as_agent`, `agents_as_tools`), who may call (`principals`, `groups`, `issuers`), and how the process runs
-(`bridge`).
+(`tools_as_agent`, `agents_as_tools`, `agents_as_agent`), who may call (`principals`, `groups`, `issuers`), and how the
+process runs (`bridge`).
 
 - **Precedence**: command line over environment (`MCP_A2A_*`) over file over profile over default.
 - **Secrets** never stand in the file. Write `{ env = "NAME" }` or `{ file = "PATH" }`. The bridge refuses a literal in
@@ -129,6 +129,12 @@ from = ["research", "partners", "devtools"]
 title = "The team"
 tools."*" = { task_after_seconds = 5 }
 """,
+    "agents_as_agent": """\
+[agents_as_agent.front]
+from = ["research"]
+name = "Research desk"
+skills."draft_*" = { hidden = true }
+""",
     "principals": """\
 [principals.alice]
 bearer = { env = "ALICE_TOKEN" }
@@ -166,6 +172,7 @@ BELOW: Final = {
         ("tools_as_agent", "*", "skills", "*"),
         ("tools_as_agent", "*", "skills", "*", "arguments", "*"),
     ),
+    "agents_as_agent": (("agents_as_agent", "*", "skills", "*"),),
     "issuers": (("issuers", "*", "introspection"), ("issuers", "*", "operator")),
     "agents_as_tools": (
         ("agents_as_tools", "*", "tools", "*"),
@@ -194,6 +201,8 @@ NOTES: Final = {
     "tools_as_agent": "Several overrides may match one skill. For each key, the exact name wins over a glob, and a "
     "later glob over an earlier one. A name is that of the tool (`delete`), or of its server and the tool "
     "(`github_delete`), whatever id the card shows now: see [which names count](mapping.md#rules-and-rights).",
+    "agents_as_agent": "[An agent in front of agents](guides/agents-as-agents.md) says what its clients see. Several "
+    "overrides may match one skill, as for `tools_as_agent`.",
     "agents_as_tools": "`from` takes names of agents, of catalogs, and of `tools_as_agent`. Several overrides may "
     "match one tool. For each key, the exact name wins over a glob, and a later glob over an earlier one. A name is "
     "that of the tool (`delete`), or of its agent and the tool (`notes_delete`), whatever name hosts see now: see "
@@ -231,6 +240,7 @@ OWNERS: Final = {
     "bridge": ("the process", "the profile that `[bridge] mapping` names"),
     "tools_as_agent": ("an agent made of tools", "the profile that its `mapping` names"),
     "agents_as_tools": ("an MCP server made of agents", "the profile that its `mapping` names"),
+    "agents_as_agent": ("an agent made of agents", "the profile that its `mapping` names"),
 }
 
 OVERRIDERS: Final[tuple[tuple[str, Any, frozenset[str]], ...]] = (

@@ -56,7 +56,17 @@ from bridge.assembly.plan import (
     as_it_runs,
     changes_between,
 )
-from bridge.assembly.published_agent import PublishedAgent, path_of, published
+from bridge.assembly.published_agent import (
+    MakeAgent,
+    Peers,
+    PublishedAgent,
+    RemoteAgents,
+    ToolRights,
+    forwarding_agent,
+    path_of,
+    published,
+    tools_agent,
+)
 from bridge.assembly.push import notified, push_signer
 from bridge.assembly.routes import MCP, OWN_DOOR_HEADER, Fitness, OwnDoor, Router, RoutingTable, readiness
 from bridge.assembly.stores import login_configs_of_each
@@ -106,6 +116,8 @@ class Bridge:
         self.words = ReplicaWords()
         """What its parts tell the same parts of other replicas."""
         self._retiring: list[_Retiring] = []
+        self._remotes: dict[str, RemoteAgents] = {}
+        """The remote agents of each published agent that is made of remote agents."""
         self._revoked = PrincipalNames()
         """Who has lost access by a file that was not applied yet."""
         self.on_retired: Callable[[], None] = lambda: None
@@ -307,7 +319,7 @@ class Bridge:
 
     @property
     def published(self) -> tuple[PublishedAgent, ...]:
-        """The agents made of tools."""
+        """The published agents, made of tools or of remote agents."""
         return self.parts.agents
 
     @property
@@ -340,7 +352,9 @@ class Bridge:
 
     def _states(self) -> Iterator[SourceState]:
         """The states of the tool servers of agents. A server of several agents has a state for each agent."""
-        return (state for published in self.parts.agents for state in published.agent.sources)
+        return (
+            state for published in self.parts.agents if published.tools for state in published.agent.sources
+        )
 
     def _server_changed(self) -> None:
         """Refresh the agents after a tool server lists other tools, comes up or goes down."""
@@ -367,19 +381,16 @@ class Bridge:
             for retiring in [two for two in self._retiring if name in two.parts.published]:
                 await retiring.ended.wait()  # its store is still in use
             if name not in self.parts.published:
-                sources = _sources(name, published_plan, servers)
                 make = partial(
                     published,
                     name,
                     published_plan,
-                    sources,
+                    self._maker_of(name, published_plan, plan, servers),
                     self._process,
                     self._place,
                     self.access,
-                    partial(self.admission.present, face=name),
                     self.hops,
                     self._signing,
-                    None if self.replicas is None else self.replicas.find_unavailable,
                     self.telemetry.notify,
                     self._find_interfaces,
                     self._model,
@@ -389,6 +400,32 @@ class Bridge:
                 unit = PartTask(make)
                 await unit.start(self._group)
                 fresh.published[name] = unit
+
+    def _maker_of(self, name: str, published_plan: PublishedPlan, plan: Plan, servers: Servers) -> MakeAgent:
+        """Makes a published agent of its tool servers or of its remote agents."""
+        if published_plan.agents:
+            agents = {key: plan.agents[key] for key in published_plan.agents}
+            remotes = self._remotes[name] = RemoteAgents(agents, published_plan.profile.agents, self._shared)
+            return partial(forwarding_agent, name, published_plan, remotes, self._place, self._shared.seal)
+        find = None if self.replicas is None else self.replicas.find_unavailable
+        agent = tools_agent(
+            name,
+            published_plan,
+            _sources(name, published_plan, servers),
+            self._place,
+            self.access,
+            ToolRights(partial(self.admission.present, face=name), find),
+            self._model,
+            self._own_url,
+        )
+        return lambda _: agent
+
+    def _peers_of(self, name: str, published_plan: PublishedPlan, plan: Plan) -> Peers:
+        """What a published agent that stays is made of now."""
+        if not published_plan.agents:
+            return _sources(name, published_plan, self.parts.servers)
+        agents = {key: plan.agents[key] for key in published_plan.agents}
+        return self._remotes[name].changed(agents, published_plan.profile.agents)
 
     def _find_interfaces(self, base_url: str, name: str) -> tuple[AgentInterface, ...]:
         """The interface of gRPC. The only agent of a bridge or of an address has no tenant, since clients of 0.3 cannot
@@ -487,8 +524,8 @@ class Bridge:
         self._login_desk.serve(login_configs_of_each(plan), KnownPrincipals(names, issuers))
         for name in stays & plan.published.keys():
             published_plan = plan.published[name]
-            sources = _sources(name, published_plan, self.parts.servers)
-            before.published[name].value.update(published_plan, sources, operators=plan.has_operators)
+            peers = self._peers_of(name, published_plan, plan)
+            before.published[name].value.update(published_plan, peers, operators=plan.has_operators)
         for unit in fresh.published.values():
             unit.value.refresh()  # its servers may have come up while it could not be told
         self._update_offered(plan)
@@ -603,9 +640,11 @@ class _Retiring:
     ended: anyio.Event = field(default_factory=anyio.Event)
 
 
-def _sources(
-    name: str, plan: PublishedPlan, servers: Mapping[str, PlannedPart[ServerPlan, Upstream]]
-) -> list[SkillSource]:
+Servers = Mapping[str, PlannedPart[ServerPlan, Upstream]]
+"""The running tool servers, by key."""
+
+
+def _sources(name: str, plan: PublishedPlan, servers: Servers) -> list[SkillSource]:
     made = ((key, servers[key]) for key in plan.servers)
     return [
         SkillSource(

@@ -151,7 +151,7 @@ class OfferedServer:
         made = {
             key: self._made[key]
             if self._is_as_before(key, remote, plan)
-            else _agent(key, remote, plan, shared)
+            else remote_agent(key, remote, plan.profile.agents, shared, named=plan.named)
             for key, remote in agents.items()
         }
         self.agents, self.chosen, self._made = agents, plan.profile.agents, made
@@ -178,7 +178,10 @@ async def offered(
     Raises:
         PeerError: the plan requires an agent, and every address is known to be something else.
     """
-    made = {key: _agent(key, remote, plan, shared) for key, remote in agents.items()}
+    made = {
+        key: remote_agent(key, remote, plan.profile.agents, shared, named=plan.named)
+        for key, remote in agents.items()
+    }
     handles, options = Handles(shared.seal), face_options_of(name, plan, agents)
     face = AgentsFace(list(made.values()), handles, options, plan.overrides, shared.hints, unread)
     running: list[McpServer] = []
@@ -233,8 +236,17 @@ def _on_behalf(remote: RemotePlan, shared: SharedResources) -> OnBehalf | None:
     return None if remote.callers is None else ByExchange(remote.callers)
 
 
-def _agent(key: str, remote: RemotePlan, plan: OfferedPlan, shared: SharedResources) -> RemoteAgent:
-    chosen = plan.profile.agents
+def remote_agent(
+    key: str,
+    remote: RemotePlan,
+    chosen: AgentSettings,
+    shared: SharedResources,
+    *,
+    named: bool = True,
+    own_extensions: tuple[str, ...] = (URI, mcp_requests.URI),
+) -> RemoteAgent:
+    """A remote agent of this plan. `named` says that it is named by its key; else by the name on its card.
+    `own_extensions` are those of the bridge that are activated in each request."""
     credentials, on_behalf = remote.credentials, _on_behalf(remote, shared)
     is_each = isinstance(remote.tokens, EachLogin)
     allow_private = chosen.allow_private if remote.allow_private is None else remote.allow_private
@@ -245,14 +257,14 @@ def _agent(key: str, remote: RemotePlan, plan: OfferedPlan, shared: SharedResour
         else ConnectionPolicy(remote.url, trust, uses_proxy=remote.uses_proxy)
     )
     options = ClientOptions(
-        extensions=(URI, mcp_requests.URI, *remote.extensions),
+        extensions=(*own_extensions, *remote.extensions),
         credentials=replace(credentials, tokens=remote.callers) if remote.callers else credentials,
         trust=trust,
         reach=reach,
         deadlines=deadlines(chosen),
         json_values=chosen.answer_json_values,
         baggage_keys=shared.baggage_keys,
-        peer=key if plan.named else "",
+        peer=key if named else "",
         hops=shared.hops,
         versions=VERSIONS.chosen(remote.dialect),
         how_to_log_in=_how_to_log_in(key, remote),
@@ -274,13 +286,12 @@ def _agent(key: str, remote: RemotePlan, plan: OfferedPlan, shared: SharedResour
         ask_version=version_question(shared.http, options),
         pins=_pins(key, remote, shared),
     )
-    named = key if plan.named else None
     return RemoteAgent(
         remote.url,
         source,
         shared.http,
         options,
-        key=named,
+        key=key if named else None,
         account=remote.account,
         on_behalf=on_behalf,
         push=remote.push,

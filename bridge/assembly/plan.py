@@ -211,7 +211,7 @@ class SharedStore:
 
 @dataclass(frozen=True)
 class PublishedPlan:
-    """An agent made of tools."""
+    """An agent made of tools, or of remote agents."""
 
     servers: tuple[str, ...]
     profile: Profile
@@ -233,6 +233,13 @@ class PublishedPlan:
     language: FaceLanguage | None = None
     """None takes the language of the profile. With `model`, a model is asked what the language leaves open."""
     overrides: Mapping[str, SkillOverride] = field(default_factory=dict)
+    agents: tuple[str, ...] = ()
+    """The remote agents that it is made of, in place of tool servers."""
+
+    @property
+    def table(self) -> Literal["tools_as_agent", "agents_as_agent"]:
+        """The section of the configuration that has its table."""
+        return "agents_as_agent" if self.agents else "tools_as_agent"
 
 
 @dataclass(frozen=True)
@@ -635,7 +642,14 @@ def _tables(plan: Plan) -> Mapping[str, Mapping[str, Any]]:
         "agents": plan.agents,
         "catalogs": plan.catalogs,
         "tools_as_agent": {
-            name: replace(published, store=None) for name, published in plan.published.items()
+            name: replace(published, store=None)
+            for name, published in plan.published.items()
+            if not published.agents
+        },
+        "agents_as_agent": {
+            name: replace(published, store=None)
+            for name, published in plan.published.items()
+            if published.agents
         },
         "agents_as_tools": plan.offered,
         "principals": _by_principal(plan.credentials),
@@ -671,7 +685,7 @@ def _later(before: Plan, after: Plan, running: Plan) -> Iterator[str]:
     for name, published in after.published.items():
         stores = {plan.published[name].store for plan in (before, running) if name in plan.published}
         if stores and published.store not in stores and not isinstance(published.store, SharedStore):
-            yield f"the store of tools_as_agent.{name}"
+            yield f"the store of {published.table}.{name}"
 
 
 def _is_any_port(key: str, value: object) -> bool:

@@ -28,6 +28,7 @@ from bridge.assembly.plan import (
 from bridge.config.load import LoadedConfig
 from bridge.config.ready_mappings import ready_mapping_for
 from bridge.config.tables.models import (
+    AgentsAsAgentTable,
     AgentsAsToolsTable,
     AgentTable,
     ArgumentTable,
@@ -136,7 +137,10 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
             for key, table in config.agents.items()
         },
         catalogs={key: _catalog(key, table, process, place) for key, table in config.catalogs.items()},
-        published={name: _published(name, table, loaded) for name, table in config.tools_as_agent.items()},
+        published={
+            **{name: _published(name, table, loaded) for name, table in config.tools_as_agent.items()},
+            **{name: _forwarding(name, table, loaded) for name, table in config.agents_as_agent.items()},
+        },
         offered={name: _offered(table, loaded) for name, table in config.agents_as_tools.items()},
         left_out=loaded.left_out,
     )
@@ -554,6 +558,21 @@ def _published(name: str, table: ToolsAsAgentTable, loaded: LoadedConfig) -> Pub
 def _stand_ins(table: ToolsAsAgentTable) -> frozenset[StandInKind]:
     wanted: dict[StandInKind, str | None] = {"prompts": table.prompts, "resources": table.resources}
     return frozenset(kind for kind, served_as in wanted.items() if served_as == "skills")
+
+
+def _forwarding(name: str, table: AgentsAsAgentTable, loaded: LoadedConfig) -> PublishedPlan:
+    return PublishedPlan(
+        servers=(),
+        agents=tuple(table.sources),
+        profile=loaded.profile_of(table),
+        store=_store(name, loaded),
+        card_name=table.name,
+        card_description=table.description,
+        overrides={
+            pattern: SkillOverride(**{key: getattr(skill, key) for key in skill.model_fields_set})
+            for pattern, skill in table.skills.items()
+        },
+    )
 
 
 def _store(name: str, loaded: LoadedConfig) -> str | SharedStore | None:

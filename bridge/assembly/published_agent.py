@@ -1,12 +1,12 @@
-"""A published agent made of tools: its tasks, their store, and its server."""
+"""A published agent, made of tools or of remote agents: its tasks, their store, and its server."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, Self
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -14,6 +14,7 @@ from bridge.a2a.client.agent_card import OwnCard
 from bridge.a2a.layers.chain import layers_around, shared
 from bridge.a2a.layers.operations import TaskOperations
 from bridge.a2a.model.life import IdsAndClock
+from bridge.a2a.model.objects import AgentSkill
 from bridge.a2a.push.sender import PushSender
 from bridge.a2a.server.app import AgentLimits, AgentServer, FindInterfaces, no_interfaces
 from bridge.a2a.server.service import Service
@@ -23,17 +24,22 @@ from bridge.a2a.tasks.intake import EngineLimits
 from bridge.a2a.tasks.webhooks import Webhooks
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.a2a.wire.versions import VERSIONS
+from bridge.agents_as_agent.agent import ForwardingAgent
+from bridge.agents_as_agent.contexts import Contexts
+from bridge.agents_as_agent.options import ForwardOptions
 from bridge.assembly.ids import OrderedIds, clock_of, elapsed_ms, now_ms
-from bridge.assembly.offered_server import keys_of
-from bridge.assembly.plan import ProcessPlan, PublishedPlan
+from bridge.assembly.offered_server import SharedResources, keys_of, remote_agent
+from bridge.assembly.plan import ProcessPlan, PublishedPlan, RemotePlan
 from bridge.assembly.push import webhooks_of
 from bridge.assembly.stores import store_for
 from bridge.config.tables.profile import Profile
 from bridge.identity.callers.verifiers import Access
 from bridge.notices import Notify, ignore_notice
-from bridge.settings import RouteSettings
+from bridge.remotes.remote_agent import RemoteAgent
+from bridge.seal import Seal
+from bridge.settings import AgentSettings, RouteSettings
 from bridge.store.contract import Store
-from bridge.store.records import Quota
+from bridge.store.records import Query, Quota
 from bridge.store.retention import Retention
 from bridge.tools_as_agent.agent import SkillSource, ToolsAgent
 from bridge.tools_as_agent.caller_login import Present
@@ -52,6 +58,10 @@ LINKS_PATH: Final = "/links/"
 """What the path of a linked resource begins with, below the path of its agent."""
 
 
+_NEWEST: Final = 8
+"""How many of the newest tasks of a context are read."""
+
+
 def _no_links(_: PublishedPlan) -> None: ...
 
 
@@ -60,7 +70,7 @@ class PublishedAgent:
     """A published agent that runs."""
 
     name: str
-    agent: ToolsAgent
+    agent: ToolsAgent | ForwardingAgent
     engine: Engine
     tasks: TaskOperations
     """The operations of the engine, without the layers that a changed file may change."""
@@ -78,6 +88,27 @@ class PublishedAgent:
     _own_cards: dict[str, OwnCard] = field(default_factory=dict, init=False)
 
     @property
+    def tools(self) -> ToolsAgent | None:
+        """The agent, if it is made of tools."""
+        return self.agent if isinstance(self.agent, ToolsAgent) else None
+
+    @property
+    def remote_agents(self) -> tuple[RemoteAgent, ...]:
+        """The remote agents that it is made of; none if it is made of tools."""
+        return () if isinstance(self.agent, ToolsAgent) else self.agent.remotes
+
+    def remote_skills(self, key: str) -> Sequence[AgentSkill]:
+        """The skills on the card of one of its remote agents."""
+        return next(
+            (agent.card.skills for agent in self.remote_agents if agent.key == key and agent.has_card), ()
+        )
+
+    @property
+    def table(self) -> Literal["tools_as_agent", "agents_as_agent"]:
+        """The section of the configuration that has its table."""
+        return "agents_as_agent" if self.tools is None else "tools_as_agent"
+
+    @property
     def path(self) -> str:
         """The path of the agent's base URL."""
         return path_of(self.name)
@@ -89,21 +120,24 @@ class PublishedAgent:
         )
 
     def refresh(self) -> None:
-        """Take over the present tools of the agent's servers."""
+        """Take over the present tools of the agent's servers, or the present cards of its remote agents."""
         self.agent.refresh()
         self._announce_card_change()
 
-    def update(self, plan: PublishedPlan, sources: Sequence[SkillSource], *, operators: bool) -> None:
-        """Take over another plan and other servers. Calls in flight keep the servers and layers that they began
-        with."""
+    def update(self, plan: PublishedPlan, peers: Peers, *, operators: bool) -> None:
+        """Take over another plan and other peers. Calls in flight keep the peers and layers that they began with."""
         self.service.tasks = layers_around(self.tasks, self.engine, operators=operators)
-        self.agent.update(
-            sources,
-            agent_options_of(
-                self.name, plan, self.model, push=self.push is not None, links=self.links_of(plan)
-            ),
-            plan.overrides,
-        )
+        push = self.push is not None
+        match self.agent, peers:
+            case ForwardingAgent() as agent, RemoteAgents():
+                options = forward_options_of(self.name, plan, is_local=agent.options.is_local, push=push)
+                agent.update(peers.by_key, options, plan.overrides)
+            case ToolsAgent() as agent, Sequence():
+                agent.update(
+                    peers,
+                    agent_options_of(self.name, plan, self.model, push=push, links=self.links_of(plan)),
+                    plan.overrides,
+                )
         self.engine.limits = replace(self.engine.limits, run=plan.profile.run)
         self._announce_card_change()
 
@@ -117,18 +151,94 @@ def path_of(name: str) -> str:
     return f"/agents/{name}"
 
 
+class RemoteAgents:
+    """The remote agents of one published agent, by key. Those whose plan has not changed are kept."""
+
+    def __init__(
+        self, agents: Mapping[str, RemotePlan], settings: AgentSettings, shared: SharedResources
+    ) -> None:
+        self.by_key: dict[str, RemoteAgent] = {}
+        self._plans: dict[str, RemotePlan] = {}
+        self._settings = settings
+        self._shared = shared
+        self._make(agents, settings)
+
+    def changed(self, agents: Mapping[str, RemotePlan], settings: AgentSettings) -> Self:
+        """These remote agents after another plan."""
+        self._make(agents, settings)
+        return self
+
+    def _make(self, agents: Mapping[str, RemotePlan], settings: AgentSettings) -> None:
+        is_same = settings == self._settings
+        self.by_key = {
+            key: self.by_key[key]
+            if is_same and self._plans.get(key) == remote
+            else remote_agent(key, remote, settings, self._shared, own_extensions=())
+            for key, remote in agents.items()
+        }
+        self._plans, self._settings = dict(agents), settings
+
+
+Peers = Sequence[SkillSource] | RemoteAgents
+"""What an agent is made of."""
+
+
+@dataclass(frozen=True)
+class ToolRights:
+    """What an agent made of tools asks about its callers and its servers."""
+
+    present: Present
+    """Tells the rights of a caller now."""
+    find_unavailable: FindUnavailable | None = None
+    """Tells what the replicas say of the servers; None if there are no other replicas."""
+
+
+def tools_agent(
+    name: str,
+    plan: PublishedPlan,
+    sources: Sequence[SkillSource],
+    place: ProcessPlan,
+    access: Access,
+    rights: ToolRights,
+    model: Chooser | None = None,
+    own_url: str | None = None,
+) -> ToolsAgent:
+    """An agent made of tools. `model` chooses skills for texts. `own_url` is the address of the bridge where it has no
+    public one."""
+    links = _links_of(name, place, own_url, plan)
+    return ToolsAgent(
+        sources,
+        agent_options_of(name, plan, model, push=place.push is not None, links=links),
+        plan.overrides,
+        now_ms=now_ms,
+        present=rights.present,
+        find_unavailable=rights.find_unavailable,
+        is_open=lambda: not access.needs_token,
+    )
+
+
+def forwarding_agent(
+    name: str, plan: PublishedPlan, remotes: RemoteAgents, place: ProcessPlan, seal: Seal, store: Store
+) -> ForwardingAgent:
+    """An agent made of remote agents, whose tasks are in this store."""
+    options = forward_options_of(name, plan, is_local=place.is_local, push=place.push is not None)
+    return ForwardingAgent(remotes.by_key, options, plan.overrides, Contexts(seal, StoredTasks(store)))
+
+
+MakeAgent = Callable[[Store], ToolsAgent | ForwardingAgent]
+"""Makes the agent whose tasks are in a store."""
+
+
 @asynccontextmanager
 async def published(
     name: str,
     plan: PublishedPlan,
-    sources: Sequence[SkillSource],
+    make_agent: MakeAgent,
     process: Profile,
     place: ProcessPlan,
     access: Access,
-    present: Present,
     hops: Hops = UNHEARD,
     signing: CardSigning | None = None,
-    find_unavailable: FindUnavailable | None = None,
     notify: Notify = ignore_notice,
     find_interfaces: FindInterfaces = no_interfaces,
     model: Chooser | None = None,
@@ -138,30 +248,22 @@ async def published(
 ) -> AsyncIterator[PublishedAgent]:
     """Run an agent while the context is open, with its stored tasks recovered.
 
-    `operators` says that some callers may be operators, `present` tells the rights of its callers, `find_unavailable`
-    what its replicas say of its servers, `notify` takes notices, `find_interfaces` finds interfaces of its card, and
-    `model` chooses skills for texts. `own_url` is the address of the bridge where it has no public one.
+    `operators` says that some callers may be operators, `notify` takes notices, `find_interfaces` finds interfaces of
+    its card, and `model` is the model that the agent may ask. `own_url` is the address of the bridge where it has no
+    public one.
 
     Raises:
         UsageError: the store is in use, too new, or out of reach.
     """
     sends = place.push is not None
     links_of = partial(_links_of, name, place, own_url)
-    options = agent_options_of(name, plan, model, push=sends, links=links_of(plan))
-    agent = ToolsAgent(
-        sources,
-        options,
-        plan.overrides,
-        now_ms=now_ms,
-        present=present,
-        find_unavailable=find_unavailable,
-        is_open=lambda: not access.needs_token,
-    )
     store, where = store_for(name, plan, place, process)
+    agent = make_agent(store)
     clock, gate = clock_of(store), ExtensionFilter(GATED)
     ids = IdsAndClock(OrderedIds(clock).new, clock, elapsed_ms)
     async with (
         store,
+        _cards_of(agent, plan.profile.agents.first_cards_seconds),
         webhooks_of(store, place, process, ids, gate, name, notify) as push,
         _engine_for(
             agent, store, plan.profile, process, ids, None if push is None else push.webhooks
@@ -187,7 +289,9 @@ async def published(
             shows_operators_contents=place.operators_see_contents,
         )
         sender = None if push is None else push.sender
-        app = _with_links(agent, server, server.at(path_of(name)))
+        app = server.at(path_of(name))
+        if isinstance(agent, ToolsAgent):
+            app = _with_links(agent, server, app)
         yield PublishedAgent(name, agent, engine, tasks, service, server, app, where, sender, model, links_of)
 
 
@@ -219,6 +323,48 @@ def _with_links(agent: ToolsAgent, server: AgentServer, inner: ASGIApp) -> ASGIA
         await serve_link(agent, links, server.admission, path_of(server.admission.face), scope, receive, send)
 
     return app
+
+
+@asynccontextmanager
+async def _cards_of(agent: ToolsAgent | ForwardingAgent, first_seconds: float) -> AsyncIterator[None]:
+    """Keep the cards of remote agents fresh while the context is open."""
+    if isinstance(agent, ToolsAgent):
+        yield
+        return
+    async with agent.run(first_seconds):
+        yield
+
+
+class StoredTasks:
+    """Implements `bridge.agents_as_agent.kept.TaskRecords` over a store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def of_task(self, task_id: str, owner: str) -> bytes:
+        """See `TaskRecords.of_task`."""
+        row = await self._store.load(task_id)
+        return row.private if row is not None and row.origin.owner == owner else b""
+
+    async def in_context(self, context_id: str, owner: str) -> tuple[bytes, ...]:
+        """See `TaskRecords.in_context`. The newest tasks are enough: each keeps the remote context."""
+        page = await self._store.list(Query(owner, _NEWEST, context_id))
+        return tuple(row.private for row in page.tasks if row.private)
+
+
+def forward_options_of(face: str, plan: PublishedPlan, *, is_local: bool, push: bool) -> ForwardOptions:
+    """The options of an agent made of remote agents, from its profile."""
+    profile = plan.profile
+    return ForwardOptions(
+        face=face,
+        agents=profile.agents,
+        run=profile.run,
+        skill_keys=tuple(profile.route.metadata_keys),
+        name=plan.card_name,
+        description=plan.card_description,
+        push=push,
+        is_local=is_local,
+    )
 
 
 def agent_options_of(
@@ -271,7 +417,7 @@ def _ready_phrases(route: RouteSettings) -> dict[str, SkillOverride]:
 
 
 def _engine_for(
-    agent: ToolsAgent,
+    agent: ToolsAgent | ForwardingAgent,
     store: Store,
     profile: Profile,
     process: Profile,

@@ -36,6 +36,7 @@ from bridge.a2a.wire.rest import CARD_PATH
 from bridge.agents_as_tools.push_hints import PUSH_PATH
 from bridge.assembly.health.findings import Health
 from bridge.assembly.parts import Parts
+from bridge.assembly.published_agent import PublishedAgent
 from bridge.errors import StoreAwayError
 from bridge.http.request_checks import (
     ASKED_PATH,
@@ -420,10 +421,7 @@ def readiness(parts: Parts, *, starting: bool, name: str = "") -> JsonObject | N
         published.name: {
             "status": fits["agents", published.name],
             "store": "ok" if published.engine.ready else "takes no writes",
-            "servers": {
-                key: {**state, **_busy(published.agent.upstreams[key])}
-                for key, state in _states(published.agent.sources).items()
-            },
+            **_peers_of(published),
         }
         for published in parts.agents
         if ("agents", published.name) in fits
@@ -435,6 +433,14 @@ def readiness(parts: Parts, *, starting: bool, name: str = "") -> JsonObject | N
     }
     status = Fitness.NOT_READY if starting else Fitness.of(fits.values())
     return {"status": status, "agents": agents, "mcp": faces}
+
+
+def _peers_of(published: PublishedAgent) -> JsonObject:
+    """The states of the tool servers of an agent, or of its remote agents."""
+    states = _states(published.agent.sources)
+    if (agent := published.tools) is None:
+        return {"agents": {**states}}
+    return {"servers": {key: {**state, **_busy(agent.upstreams[key])} for key, state in states.items()}}
 
 
 def _states(states: Iterable[SourceState]) -> dict[str, JsonObject]:

@@ -174,7 +174,7 @@ async def store_faults(plan: Plan) -> list[tuple[tuple[str, str], str]]:
             if isinstance(store, SQLiteStore):
                 await anyio.to_thread.run_sync(require_usable, store.path)
         except UsageError as exc:
-            faults.append((("bridge", "store") if published.store else ("tools_as_agent", name), str(exc)))
+            faults.append((("bridge", "store") if published.store else (published.table, name), str(exc)))
     return faults
 
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_GREETING: Final = "hello there"
+"""What is said to an agent that is made of remote agents."""
 _MOST_ROWS: Final = 40
 _WIDTH: Final = 110
 """The widest table in columns; longer lines are hard to read."""
@@ -233,8 +235,13 @@ def lines_for(agent: PublishedAgent, base: str, credentials: Sequence[Credential
     """
     known = next((one for one in credentials if one.reference), None)
     may_use = known.principal.in_face(agent.name).may_use if known else lambda _: True
-    skills = [skill for skill in agent.agent.published if may_use(skill.names)]
-    if not skills or (credentials and known is None):
+    published = () if agent.tools is None else agent.tools.published
+    skills = [skill for skill in published if may_use(skill.names)]
+    if credentials and known is None:
+        return
+    if agent.tools is None:
+        yield shell_line(["mcp-a2a", "call", base, _GREETING, *_options(known)])
+    if not skills:
         return
     skill = min(skills, key=_risk_and_trouble)
     arguments = _example(skill)

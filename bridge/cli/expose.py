@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-_AGENTS_OPTIONS: Final = (
-    click.option(
-        "--granularity",
-        type=click.Choice(["skill", "agent", "search"]),
-        help="A tool for each skill, one for each agent, or two to find and call skills. Default: the profile's.",
-    ),
+_CALLING_OPTIONS: Final = (
     click.option("--mapping", metavar="NAME|FILE", help="Mapping profile. Default: default."),
     click.option("--bearer", metavar="env:NAME|file:PATH", help="Token for the agents."),
     click.option(
@@ -50,12 +45,26 @@ _AGENTS_OPTIONS: Final = (
     ),
     *tls_options("the agents"),
     dialect_option("the agents speak, if their cards name none or a wrong one"),
+)
+
+_AGENTS_OPTIONS: Final = (
+    click.option(
+        "--granularity",
+        type=click.Choice(["skill", "agent", "search"]),
+        help="A tool for each skill, one for each agent, or two to find and call skills. Default: the profile's.",
+    ),
+    *_CALLING_OPTIONS,
     click.option(
         "--answer-within-seconds",
         type=click.FloatRange(min=0, min_open=True),
         help="After this time, a call returns a handle for the result of a slow agent. Default: the profile's.",
     ),
 )
+
+
+def calling_options(command: _Command) -> _Command:
+    """Add the options for calling agents."""
+    return with_options(command, _CALLING_OPTIONS)
 
 
 def agents_options(command: _Command) -> _Command:

@@ -34,6 +34,7 @@ EXIT_INTERRUPTED: Final = 130
 _COMMANDS: Final = (
     "wrap",
     "expose",
+    "proxy",
     "serve",
     "init",
     "check",

@@ -1,4 +1,4 @@
-"""Makes the data of a configuration file from the options of `wrap` and `expose`.
+"""Makes the data of a configuration file from the options of `wrap`, `expose` and `proxy`.
 
 The data is treated like that of a file: `bridge.config.load` checks it, and `bridge.assembly.plan_from_file` makes the
 plan. `--print-toml` prints the data. Secrets are references, and paths are absolute. Printing reports the options that
@@ -29,6 +29,7 @@ _OPTIONS: Final = {
     "command": "COMMAND",
     "url": "URL",
     "card": "AGENT_URL",
+    "from": "AGENT_URL",
     "mcp_json": "--from-json",
     "certificate": "--cert",
     "principals": "--auth",
@@ -185,21 +186,50 @@ def wrapped(options: Mapping[str, Any]) -> OptionsDocument:
     asked = OptionsDocument(
         unsaid=[*_unsaid_of_wrapped(options)], remarks=[*_remarks_on_wrapped(options, store, name)]
     )
-    place = {
+    asked.data = {
+        "bridge": {**_published_place(options, store), "mapping": _mapping(options)},
+        **tables,
+        "tools_as_agent": {name: {"from": servers, **_agent(options)}},
+        "push": _push(options),
+        "principals": asked.admitted(options["auth"]),
+    }
+    return asked
+
+
+def _published_place(options: Mapping[str, Any], store: str | None) -> dict[str, Any]:
+    """The keys of [bridge] for the options of a command that serves one agent."""
+    return {
+        **_place(options),
         "public_url": options["public_url"],
         "grpc": options["grpc"],
         "hosts": list(options["allow_host"]),
         "store": store,
+        **_switched_on(options),
     }
+
+
+def proxied(options: Mapping[str, Any]) -> OptionsDocument:
+    """The document of `proxy`: an agent made of remote agents.
+
+    Raises:
+        UsageError: an agent is not named by a URL.
+    """
+    from bridge.text.short_names import slug
+
+    agents = _agents(options)
+    name = slug(options["name"]) if options["name"] else next(iter(agents))
+    asked = OptionsDocument(unsaid=_passwords_in(options["urls"]))
     asked.data = {
-        "bridge": {
-            **_place(options),
-            **place,
-            "mapping": _mapping(options),
-            **_switched_on(options),
+        "bridge": {**_published_place(options, _store(options["store"])), "mapping": _mapping(options)},
+        "agents": agents,
+        "agents_as_agent": {
+            name: {
+                "from": list(agents),
+                "mapping": _mapping(options),
+                "name": options["name"] or None,
+                "description": options["description"] or None,
+            }
         },
-        **tables,
-        "tools_as_agent": {name: {"from": servers, **_agent(options)}},
         "push": _push(options),
         "principals": asked.admitted(options["auth"]),
     }

@@ -297,6 +297,7 @@ def plan_of(loaded: LoadedConfig) -> Plan:
     plan = plan_from_file(loaded)
     if not plan.published and not plan.offered:
         raise UsageError(
-            f"{loaded.path} serves nothing: it has neither [tools_as_agent.NAME] nor [agents_as_tools.NAME]"
+            f"{loaded.path} serves nothing: it has neither [tools_as_agent.NAME] nor [agents_as_tools.NAME] nor"
+            " [agents_as_agent.NAME]"
         )
     return plan

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -51,6 +51,49 @@ def serving_options(log_level: str) -> Callable[[_Command], _Command]:
     return partial(with_options, options=options)
 
 
+_PUBLISHED_OPTIONS: Final = (
+    click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on."),
+    click.option(
+        "--port",
+        default=8080,
+        show_default=True,
+        type=click.IntRange(0, 65535),
+        help="Port; 0 takes a free one.",
+    ),
+    click.option("--public-url", metavar="URL", help="The address on the card, for a bridge behind a proxy."),
+    click.option(
+        "--allow-host", multiple=True, metavar="NAME", help="Answer under this host name too. Repeatable."
+    ),
+    click.option(
+        "--store",
+        metavar="PLACE",
+        help="Where to keep tasks: a file, or memory:. Default: a file in your state folder.",
+    ),
+    click.option(
+        "--push",
+        is_flag=True,
+        help="Send push notifications to the webhooks that clients name (docs/push.md).",
+    ),
+    click.option(
+        "--push-allow",
+        multiple=True,
+        metavar="HOST:PORT",
+        help="As --push, and also allow this receiver on this machine or in its network. Repeatable.",
+    ),
+    click.option(
+        "--grpc",
+        metavar="HOST:PORT",
+        help="Serve the agent over gRPC, too, at this separate address (docs/guides/grpc.md).",
+    ),
+    click.option("--console", is_flag=True, help="Serve the console for people at /console."),
+)
+
+
+def published_options(command: _Command) -> _Command:
+    """Add the options for where an agent is served, and how, to a command that serves one agent."""
+    return with_options(command, _PUBLISHED_OPTIONS)
+
+
 @click.command(context_settings={"ignore_unknown_options": False})
 @click.argument("target", nargs=-1, metavar="URL | -- COMMAND ARGS...")
 @click.option(
@@ -60,36 +103,9 @@ def serving_options(log_level: str) -> Callable[[_Command], _Command]:
     help="Wrap the servers of an MCP host's file (its mcpServers) as one agent.",
 )
 @click.option("--only", multiple=True, metavar="NAME", help="With --from-json: only this server. Repeatable.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."
-)
-@click.option("--public-url", metavar="URL", help="The address on the card, for a bridge behind a proxy.")
-@click.option(
-    "--allow-host", multiple=True, metavar="NAME", help="Answer under this host name too. Repeatable."
-)
+@published_options
 @click.option("--name", help="The agent's name. Default: the server's name.")
 @click.option("--description", help="The agent's description. Default: the server's instructions.")
-@click.option(
-    "--store",
-    metavar="PLACE",
-    help="Where to keep tasks: a file, or memory:. Default: a file in your state folder.",
-)
-@click.option(
-    "--push", is_flag=True, help="Send push notifications to the webhooks that clients name (docs/push.md)."
-)
-@click.option(
-    "--push-allow",
-    multiple=True,
-    metavar="HOST:PORT",
-    help="As --push, and also allow this receiver on this machine or in its network. Repeatable.",
-)
-@click.option(
-    "--grpc",
-    metavar="HOST:PORT",
-    help="Serve the agent over gRPC, too, at this separate address (docs/guides/grpc.md).",
-)
-@click.option("--console", is_flag=True, help="Serve the console for people at /console.")
 @click.option("--mapping", default="default", show_default=True, metavar="NAME|FILE", help="Mapping profile.")
 @click.option(
     "--header",

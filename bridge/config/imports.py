@@ -21,8 +21,11 @@ from bridge.text.diagnostics import Diagnostic
 
 _YAML: Final = "yaml"
 _MISSING_EXTRA: Final = "reading a YAML file needs PyYAML, which is not installed"
-_USED_BY: Final = {"tool_servers": "tools_as_agent", "agents": "agents_as_tools"}
-"""The sections that imported files add to, each with the section that uses its peers."""
+_USED_BY: Final = {
+    "tool_servers": ("tools_as_agent",),
+    "agents": ("agents_as_tools", "agents_as_agent"),
+}
+"""The sections that imported files add to, each with the sections that use its peers."""
 
 
 @dataclass
@@ -71,7 +74,7 @@ class Imports:
     def wanted_and_refused(self, data: Mapping[str, Any]) -> Iterator[Diagnostic]:
         """Yield the faults of entries that an agent or MCP server of the bridge uses."""
         for section, file in self.files():
-            faces = sources_of(data, _USED_BY[section]).values()
+            faces = [named for face in _USED_BY[section] for named in sources_of(data, face).values()]
             wanted = {name for named in faces for name in named.values()}
             for name, diagnostics in file.refused.items():
                 if name in wanted:
@@ -80,12 +83,17 @@ class Imports:
     def emptied(self, data: Mapping[str, Any]) -> Iterator[Diagnostic]:
         """Yield a fault for each MCP server of which the bridge supports no agent."""
         left_out = {name: file for file in self.agents for name in file.left_out}
-        for face, named in sources_of(data, _USED_BY["agents"]).items():
+        made = [
+            (f"{section}.{face}", named)
+            for section in _USED_BY["agents"]
+            for face, named in sources_of(data, section).items()
+        ]
+        for face, named in made:
             if named and left_out.keys() >= set(named.values()):
                 (name, *_) = named.values()
                 one, message = (
                     left_out[name].left_out[name],
-                    f"[agents_as_tools.{face}] has only agents that the bridge does not support",
+                    f"[{face}] has only agents that the bridge does not support",
                 )
                 yield left_out[name].document.diagnostic(ConfigFault(one.path, f"{message}: {one.words}"))
 

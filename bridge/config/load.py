@@ -23,11 +23,10 @@ from bridge.config.imports import Imports, read_imports, tables_in
 from bridge.config.tables.models import (
     DEFAULT_PROFILE,
     FACES,
-    AgentsAsToolsTable,
     BridgeTable,
     Config,
+    FaceTable,
     PrincipalTable,
-    ToolsAsAgentTable,
     ToolServerTable,
 )
 from bridge.config.tables.profile import (
@@ -98,7 +97,7 @@ class LoadedConfig:
         """The profile of the process."""
         return self.profiles[self.config.bridge.mapping].profile
 
-    def profile_of(self, face: ToolsAsAgentTable | AgentsAsToolsTable) -> Profile:
+    def profile_of(self, face: FaceTable) -> Profile:
         """The profile of an agent or MCP server of the bridge."""
         return self.profiles[face.mapping].profile
 
@@ -106,9 +105,7 @@ class LoadedConfig:
         """The file and line of a key, in the file or in a mapping profile. If the key is not written, the place of its
         table; "" if no file has the table."""
         if len(path) >= 4 and path[0] in FACES:
-            faces: dict[str, ToolsAsAgentTable | AgentsAsToolsTable] = {
-                **(self.config.tools_as_agent if path[0] == FACES[0] else self.config.agents_as_tools)
-            }
+            faces: Mapping[str, FaceTable] = getattr(self.config, str(path[0]))
             origins = self.profiles[faces[str(path[1])].mapping].origins
             if origin := origins.get((str(path[2]), str(path[3]))):
                 return origin.place
@@ -252,11 +249,14 @@ def _with_imports(config: Config, imports: Imports, servers: Collection[str] = (
             **tables_in(imports.tool_servers),
         },
         "agents": {**config.agents, **tables_in(imports.agents)},
-        "agents_as_tools": {
-            name: face.model_copy(
-                update={"sources": tuple(source for source in face.sources if source not in left_out)}
-            )
-            for name, face in config.agents_as_tools.items()
+        **{
+            section: {
+                name: face.model_copy(
+                    update={"sources": tuple(source for source in face.sources if source not in left_out)}
+                )
+                for name, face in getattr(config, section).items()
+            }
+            for section in ("agents_as_tools", "agents_as_agent")
         },
     }
     return config.model_copy(update=changes)

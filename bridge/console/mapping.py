@@ -11,6 +11,7 @@ from dataclasses import fields
 
 from pydantic import JsonValue
 
+from bridge.agents_as_agent.skills import ForwardedSkill
 from bridge.agents_as_tools.tools import PublishedTool
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.offered_server import OfferedServer
@@ -43,7 +44,7 @@ def _agent(one: PublishedAgent, visit: Visit, paging: Paging, *, alone: bool) ->
     usable = [skill for skill in agent.published if here.may_use(skill.names)]
     if not paging.shows(part) or not (usable or visit.reads_all):
         return None
-    rows, shown = paging.entries(part, usable, lambda skill: _skill_row(skill, one, visit), alone=alone)
+    rows, shown = paging.entries(part, usable, lambda skill: _row_of(skill, one, visit), alone=alone)
     told: JsonObject = {"kind": "agent", "name": one.name, "rows": rows, "paging": shown}
     if not visit.reads_all:
         return told
@@ -52,13 +53,14 @@ def _agent(one: PublishedAgent, visit: Visit, paging: Paging, *, alone: bool) ->
         [*agent.skill_set.hidden.items()],
         lambda entry: {"from": entry[0][1], "of": entry[0][0] or one.name, "to": entry[1]},
     )
+    upstreams = {} if one.tools is None else one.tools.upstreams
     lost = paging.entries(
         f"{part}/lost",
-        [(key, tool) for key, upstream in agent.upstreams.items() for tool in upstream.listing.left_out],
+        [(key, tool) for key, upstream in upstreams.items() for tool in upstream.listing.left_out],
         lambda entry: f"{entry[0]}: the tool {entry[1].name} is not served: {entry[1].reason}",
     )
     remarks = paging.entries(
-        f"{part}/remarks", agent.remarks, lambda remark: _words("tools_as_agent", one.name, remark)
+        f"{part}/remarks", agent.remarks, lambda remark: _words(one.table, one.name, remark)
     )
     return {**told, **_lists(hidden=hidden, lost=lost, remarks=remarks)}
 
@@ -69,6 +71,23 @@ def _lists(**lists: tuple[list[JsonValue], JsonObject]) -> JsonObject:
     for name, (entries, shown) in lists.items():
         told |= {name: entries, f"{name}_paging": shown}
     return told
+
+
+def _row_of(skill: Skill | ForwardedSkill, one: PublishedAgent, visit: Visit) -> JsonObject:
+    if isinstance(skill, Skill):
+        return _skill_row(skill, one, visit)
+    theirs = next((other for other in one.remote_skills(skill.agent) if other.id == skill.remote_id), None)
+    return {
+        "from": skill.remote_id,
+        "of": skill.agent,
+        "to": skill.id,
+        "title": skill.shown.name,
+        "path": path_of("try", one.name, skill.id),
+        "changed": [*_changes(skill.override, visit)],
+        "lossy": [],
+        "left": None if theirs is None else theirs.to_object(),
+        "right": skill.shown.to_object(),
+    }
 
 
 def _skill_row(skill: Skill, one: PublishedAgent, visit: Visit) -> JsonObject:

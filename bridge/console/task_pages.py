@@ -11,6 +11,7 @@ from bridge.a2a.model.life import ENDED
 from bridge.a2a.model.objects import ListTasksRequest, Role, Task, TaskState, is_id, milliseconds, timestamp
 from bridge.a2a.model.progress import PROGRESS
 from bridge.a2a.model.timeline import MOMENTS, Moment, MomentKind, timeline_of
+from bridge.agents_as_agent.agent import ForwardingAgent
 from bridge.assembly.bridge import Bridge
 from bridge.concurrency import SlowWork
 from bridge.console.console_access import Visit
@@ -161,7 +162,7 @@ def path_of_task(agent: str, task_id: str) -> str:
     return path_of("tasks", agent, task_id)
 
 
-def skill_of(task: Task, agent: ToolsAgent) -> str:
+def skill_of(task: Task, agent: ToolsAgent | ForwardingAgent) -> str:
     """The skill of a task, from its metadata or its first message; "" if neither names a skill."""
     for metadata in (task.metadata, *(one.metadata for one in task.artifacts or ())):
         if isinstance(named := (metadata or {}).get(SKILL), str):
@@ -170,10 +171,10 @@ def skill_of(task: Task, agent: ToolsAgent) -> str:
     return "" if call is None else call.skill_id
 
 
-def call_of(task: Task, agent: ToolsAgent) -> SkillCall | None:
+def call_of(task: Task, agent: ToolsAgent | ForwardingAgent) -> SkillCall | None:
     """The call in the first message of a task; None if the message calls no skill that is served now."""
     first = next((message for message in task.history or () if message.role is Role.USER), None)
-    if first is None:
+    if first is None or not isinstance(agent, ToolsAgent):
         return None
     tools = {skill.id: skill.tool for skill in agent.published}
     try:
@@ -244,8 +245,11 @@ def _moment(moment: Moment, answers: Mapping[str, str]) -> JsonObject:
     }
 
 
-def _as_mcp(task: Task, agent: ToolsAgent) -> JsonObject:
-    """The task in MCP: the call of its first message, and its result. An unknown value is null."""
+def _as_mcp(task: Task, agent: ToolsAgent | ForwardingAgent) -> JsonObject:
+    """The task in MCP: the call of its first message, and its result. An unknown value is null. A task of a remote
+    agent has neither."""
+    if not isinstance(agent, ToolsAgent):
+        return {"call": None, "result": None}
     call = call_of(task, agent)
     skills = {skill.id: skill for skill in agent.published}
     request: JsonObject | None = None

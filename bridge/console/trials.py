@@ -181,7 +181,12 @@ def _tool_line(server: OfferedServer, tool: PublishedTool) -> JsonObject:
 
 def _usable_skills(visit: Visit, agent: PublishedAgent) -> list[Skill]:
     may_use = visit.who.in_face(agent.name).may_use
-    return [skill for skill in agent.agent.published if may_use(skill.names)]
+    return [skill for skill in _skills_of(agent) if may_use(skill.names)]
+
+
+def _skills_of(agent: PublishedAgent) -> Sequence[Skill]:
+    """The skills that can be tried. Those of remote agents have no arguments to fill in."""
+    return () if agent.tools is None else agent.tools.published
 
 
 def _usable_tools(visit: Visit, server: OfferedServer) -> list[PublishedTool]:
@@ -196,7 +201,7 @@ def skill_of(visit: Visit, agent: PublishedAgent, skill_id: str) -> SkillTarget:
         RefusedError: 404, there is no such skill for the visitor.
     """
     may_use = visit.who.in_face(agent.name).may_use
-    for skill in agent.agent.published:
+    for skill in _skills_of(agent):
         if skill.id == skill_id and may_use(skill.names):
             return skill_target(agent, skill)
     raise RefusedError(404, "There is no such skill, or it is not for you")

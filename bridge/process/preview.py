@@ -45,6 +45,7 @@ from bridge.process.serve import unannounced_bridge
 from bridge.remotes.remote_agent import RemoteAgent
 from bridge.seal import key_in
 from bridge.text.safe_text import without_hidden_characters
+from bridge.tools_as_agent.skills import Skill
 from bridge.translate.extensions.mcp_requests import Shared, shared_of
 from bridge.translate.language.plain_words import phrase_faults
 
@@ -164,7 +165,7 @@ class FaceFindings:
     """The findings about one agent or MCP server that would be served."""
 
     kind: str
-    """The face's table: `tools_as_agent` or `agents_as_tools`."""
+    """The section of the face's table: `tools_as_agent`, `agents_as_agent` or `agents_as_tools`."""
     name: str
     path: str
     sources: tuple[str, ...]
@@ -298,7 +299,7 @@ def offline_findings(plan: Plan) -> Findings:
     )
     faces = (
         *(
-            FaceFindings("tools_as_agent", name, f"/agents/{name}", published.servers)
+            FaceFindings(published.table, name, f"/agents/{name}", published.agents or published.servers)
             for name, published in plan.published.items()
         ),
         *(
@@ -444,18 +445,21 @@ async def _catalog(key: str, source: CatalogSource) -> PeerFindings:
 def _published(published: PublishedAgent, plan: Plan, principals: Iterable[Principal]) -> FaceFindings:
     rows = tuple(
         FaceRow(skill.id, skill.source_key, skill.tool.name, skill.shown.name, skill.names)
+        if isinstance(skill, Skill)
+        else FaceRow(skill.id, skill.agent, skill.remote_id, skill.shown.name, skill.names)
         for skill in published.agent.published
     )
+    made_of = plan.published[published.name]
     return FaceFindings(
-        "tools_as_agent",
+        published.table,
         published.name,
         published.path,
-        plan.published[published.name].servers,
+        made_of.agents or made_of.servers,
         published.agent.card("").name,
         rows,
         usable=_usable(published.name, rows, principals),
         faults=tuple(
-            FindingFault.at(("tools_as_agent", published.name, *remark.path), remark.words)
+            FindingFault.at((published.table, published.name, *remark.path), remark.words)
             for remark in published.agent.remarks
         ),
         shared=tuple(_shared(published, plan.published[published.name].share, principals)),
@@ -465,7 +469,8 @@ def _published(published: PublishedAgent, plan: Plan, principals: Iterable[Princ
 def _on_unannotated(agents: Iterable[PublishedAgent]) -> Iterator[str]:
     """Notes that name the tools without an annotation or rule that says whether they only read."""
     for published in agents:
-        skills = published.agent.published if published.agent.options.route.language != "strict" else ()
+        agent = published.tools
+        skills = agent.published if agent and agent.options.route.language != "strict" else ()
         if unsettled := [skill.id for skill in skills if skill.only_reads is None]:
             more = f" and {len(unsettled) - _UNSETTLED_MOST} more" if len(unsettled) > _UNSETTLED_MOST else ""
             yield (
@@ -552,11 +557,11 @@ def _shared(
     published: PublishedAgent, share: Sequence[Shared], principals: Iterable[Principal]
 ) -> Iterator[str]:
     """What an agent shares, and which principals may use what of it."""
-    if not share:
+    if not share or published.tools is None:
         return
     declared = {
         key: shared_of(upstream.greeting.capabilities, share)
-        for key, upstream in published.agent.upstreams.items()
+        for key, upstream in published.tools.upstreams.items()
         if upstream.greeting is not None
     }
     for key, capabilities in declared.items():
@@ -652,7 +657,8 @@ def _left_out(plan: Plan) -> Iterator[FindingFault]:
 
 def _unused(plan: Plan) -> Iterator[str]:
     named = {"tool_servers": plan.servers, "agents": plan.agents, "catalogs": plan.catalogs}
-    used = {*servers_of(plan), *_agents_of(plan), *catalogs_of(plan)}
+    forwarded = (key for published in plan.published.values() for key in published.agents)
+    used = {*servers_of(plan), *_agents_of(plan), *forwarded, *catalogs_of(plan)}
     for kind, ones in named.items():
         for key in ones:
             if key not in used:

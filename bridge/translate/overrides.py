@@ -181,11 +181,16 @@ def override_for(rules: Mapping[str, Rule], names: RuleNames) -> Rule | None:
     return found
 
 
-def unmatched_patterns(rules: Mapping[str, Rule], things: Iterable[RuleNames]) -> Mapping[str, str]:
-    """The patterns that match none of these tools, most likely by mistake, each with the words of its remark."""
+def unmatched_patterns(
+    rules: Mapping[str, Rule], things: Iterable[RuleNames], noun: str = "tool"
+) -> Mapping[str, str]:
+    """The patterns that match none of these tools, most likely by mistake, each with the words of its remark. `noun` is
+    what the rules are for."""
     there = tuple(things)
     return {
-        pattern: "it matches no tool" if any(sign in pattern for sign in "*?[") else "there is no such tool"
+        pattern: f"it matches no {noun}"
+        if any(sign in pattern for sign in "*?[")
+        else f"there is no such {noun}"
         for pattern in sorted(rules)
         if not any(names.match(pattern) for names in there)
     }

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridge.cli import expose, option_document, wrap
+from bridge.cli import expose, option_document, proxy, wrap
 from bridge.config.text.secrets import Secret
 from bridge.errors import UsageError
 from bridge.mcp.client.transports.stdio import StdioTarget
@@ -25,6 +25,13 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTHER", "another")
     monkeypatch.setenv("EMPTY", "")
     (tmp_path / "key").write_text("in-a-file")
+
+
+_DOCUMENTS = {
+    "wrap": option_document.wrapped,
+    "expose": option_document.exposed,
+    "proxy": option_document.proxied,
+}
 
 
 def options_of(command: Any, *words: str) -> dict[str, Any]:
@@ -57,11 +64,16 @@ def as_read(value: Any) -> Any:
         (wrap.wrap, ["--console", URL]),
         (wrap.wrap, ["--push-allow", "127.0.0.1:9000", "--push-allow", "hooks.internal:8443", URL]),
         (expose.expose, ["--http", "--bearer", "env:TOKEN", "--answer-within-seconds", "7", URL, f"{URL}/2"]),
+        (
+            proxy.proxy,
+            ["--bearer", "env:TOKEN", "--push", "--store", "t.db", "--name", "Front desk", URL, f"{URL}/2"],
+        ),
+        (proxy.proxy, ["--auth", "bearer:env:TOKEN", "--console", "--grpc", "127.0.0.1:1", URL]),
     ],
 )
 def test_the_printed_document_is_the_served_document(command: Any, words: list[str], tmp_path: Path) -> None:
     options = options_of(command, *words)
-    made = option_document.wrapped if command is wrap.wrap else option_document.exposed
+    made = _DOCUMENTS[command.name]
     done = run_here(command.name, "--print-toml", *words, state=tmp_path, folder=tmp_path)
     assert tomllib.loads(done.stdout) == as_read(made(options).data)
 
@@ -85,6 +97,9 @@ def test_the_printed_document_is_the_served_document(command: Any, words: list[s
         ),
         (["wrap", "--header", "X-A=b", "--header", "x-a=c", URL], "--header: the header x-a appears twice"),
         (["expose", "--trust", "nonsense", URL], "'nonsense' has no host"),
+        (["proxy", "agent.example.com"], "an agent is named by its http(s) URL"),
+        (["proxy", "--public-url", "ftp://b.example", URL], "--public-url takes a URL that begins with http"),
+        (["proxy", "--port", "9000", "http://127.0.0.1:9000"], "AGENT_URL"),
         (
             ["call", "--bearer", "env:TOKEN", "tool", "--", "x"],
             "--bearer is for a URL; a command takes --env",

@@ -30,6 +30,7 @@ from bridge.assembly.stores import logins_of
 from bridge.errors import BridgeError
 from bridge.identity.callers.principals import Principal
 from bridge.identity.logins.login_credentials import LoginConfig
+from bridge.source_state import SourceState
 from bridge.text.jsonvalues import JsonObject
 from bridge.text.safe_text import shell_word
 
@@ -93,9 +94,11 @@ def _stores(parts: Parts) -> Iterator[HealthFinding]:
 
 def _peers(parts: Parts) -> Iterator[HealthFinding]:
     where = {("tool_servers", key): str(upstream.target) for key, upstream in parts.upstreams.items()}
-    states = {
-        ("tool_servers", state.key): state for published in parts.agents for state in published.agent.sources
-    }
+    states: dict[tuple[str, str], SourceState] = {}
+    for published in parts.agents:
+        kind = "tool_servers" if published.tools else "agents"
+        states |= {(kind, state.key): state for state in published.agent.sources}
+        where |= {("agents", agent.key): redacted_url(agent.url) for agent in published.remote_agents}
     for offered in (face.offered for face in parts.faces):
         where |= {("agents", agent.key): redacted_url(agent.url) for agent in offered.remote_agents}
         states |= {("agents", state.key): state for state in offered.face.sources}

@@ -23,6 +23,7 @@ _KINDS: Final = {
     "agents": "Agents",
     "catalogs": "Catalogs",
     "tools_as_agent": "an A2A agent",
+    "agents_as_agent": "an A2A agent made of agents",
     "agents_as_tools": "an MCP server",
 }
 
@@ -137,7 +138,7 @@ def _face_lines(face: FaceFindings, *, is_seen: bool) -> Iterable[str]:
     yield f"from {', '.join(face.sources)}"
     if not is_seen:
         return
-    noun = "skill" if face.kind == "tools_as_agent" else "tool"
+    noun = "tool" if face.kind == "agents_as_tools" else "skill"
     if not face.rows:
         yield f"no {noun}s"
     names = [f"{noun} {row.name}" for row in face.rows]

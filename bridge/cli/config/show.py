@@ -26,7 +26,7 @@ _AT_FAULT: Final = 1
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[FILE]")
 @click.option("--sources", is_flag=True, help="Print the source of each value after it.")
-@click.option("--card", metavar="NAME", help="Print the Agent Card of this agent (tools_as_agent) as JSON.")
+@click.option("--card", metavar="NAME", help="Print the Agent Card of this agent as JSON.")
 @click.option("--tools", metavar="NAME", help="Print the tools of this MCP server (agents_as_tools) as JSON.")
 def show(**options: Any) -> int:
     """Show a configuration file as the bridge reads it, or a card or tool list that is made from it.

@@ -178,12 +178,13 @@ def _instructions(loaded: LoadedConfig, name: str) -> Iterator[str]:
     yield ""
     yield f"On the machine of {name}, once (paste the token, then Enter and Ctrl+D):"
     yield f"  install -m 600 /dev/stdin {token}"
-    for agent in loaded.config.tools_as_agent:
+    agents = [*loaded.config.tools_as_agent, *loaded.config.agents_as_agent]
+    for agent in agents:
         yield f"  mcp-a2a install {_HOST} --bearer file:{token} {root}/agents/{agent}"
     for server in loaded.config.agents_as_tools:
         header = f'--header "Authorization: Bearer $(cat {token})"'
         yield f"  claude mcp add --transport http {server} {root}/mcp/{server} {header}"
-    if loaded.config.agents_as_tools or loaded.config.tools_as_agent:
+    if loaded.config.agents_as_tools or agents:
         yield "`mcp-a2a install --help` names the other hosts."
 
 

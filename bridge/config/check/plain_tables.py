@@ -9,7 +9,8 @@ from bridge.config.text.positions import KeyPath
 
 MADE_OF: Final = {
     "tools_as_agent": ("tool_servers",),
-    "agents_as_tools": ("agents", "catalogs", "tools_as_agent"),
+    "agents_as_tools": ("agents", "catalogs", "tools_as_agent", "agents_as_agent"),
+    "agents_as_agent": ("agents",),
 }
 """The sections that the tables of each section take their peers from."""
 

@@ -87,6 +87,7 @@ SECTION_NOUNS: Final = {
     "agents": ("an agent", "agents"),
     "catalogs": ("a catalog", "catalogs"),
     "tools_as_agent": ("a published agent", "published agents"),
+    "agents_as_agent": ("an agent made of agents", "agents made of agents"),
     "agents_as_tools": ("a published MCP server", "published MCP servers"),
 }
 """The noun for the tables of each section, with its plural."""
@@ -110,6 +111,10 @@ _KEYS_OF_GRANTS: Final[Mapping[str, tuple[tuple[tuple[str, ...], ...], tuple[str
     ),
 }
 """For each grant, the choices of keys that it needs, and the keys that it does not take."""
+
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+_PORT: Final = 8080
+"""The port of a bridge whose file names none."""
 
 NamesBySection = Mapping[str, frozenset[str]]
 
@@ -157,7 +162,8 @@ def rule_faults(
         if face.get("public") is True and "public_url" not in table_in(data, "bridge"):
             words = "`public = true` needs the address of this bridge, and [bridge] has no `public_url`"
             yield ConfigFault((*path, "public"), words, "write `public_url` in [bridge]")
-    for section in ("tools_as_agent", "agents_as_tools"):
+    yield from _forwarding_faults(data)
+    for section in MADE_OF:
         for path, face in tables_at(data, (section, "*")):
             yield from _override_faults(path, face)
 
@@ -171,6 +177,37 @@ def _link_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
         if face.get("links") == "serve":
             words = '`links = "serve"` needs the address of this bridge, and [bridge] has no `public_url`'
             yield ConfigFault((*path, "links"), words, "write `public_url` in [bridge]")
+
+
+def _forwarding_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
+    """Yield faults of agents made of agents: a name that an agent made of tools has, too, since both would be at
+    `/agents/NAME`; and a remote agent that wants a login of each caller, or that is this bridge itself."""
+    of_tools = table_in(data, "tools_as_agent")
+    for name in table_in(data, "agents_as_agent"):
+        if name in of_tools:
+            words = f"`{name}` is a published agent made of tools, too, and both would be at /agents/{name}"
+            yield ConfigFault(("agents_as_agent", name), words, "rename one of them", on_key=True)
+    for face, named in sources_of(data, "agents_as_agent").items():
+        for index, source in named.items():
+            agent = table_in(data, "agents").get(source)
+            if not isinstance(agent, dict):
+                continue
+            where = ("agents_as_agent", face, "from", index)
+            if agent.get("login") == "each":
+                words = f"`{source}` wants a login of each caller, which an agent made of agents cannot ask for yet"
+                yield ConfigFault(where, words, "use it in agents_as_tools")
+            if _is_own(agent.get("card"), table_in(data, "bridge")):
+                words = f"`{source}` is an agent of this same bridge, so messages would go in a circle"
+                yield ConfigFault(where, words, "name an agent that another process serves")
+
+
+def _is_own(card: object, bridge: Mapping[str, Any]) -> bool:
+    """Whether the address of a card is that of the bridge itself."""
+    public, port = bridge.get("public_url"), bridge.get("port", _PORT)
+    hosts = {*_LOOPBACK, str(bridge.get("host", ""))}
+    own = [f"{scheme}://{host}:{port}" for scheme in ("http", "https") for host in hosts if host]
+    own += [public.rstrip("/")] if isinstance(public, str) and public else []
+    return isinstance(card, str) and any(card == base or card.startswith(f"{base}/") for base in own)
 
 
 def _choice_faults(data: Mapping[str, Any], choice: KeyChoice) -> Iterator[ConfigFault]:
@@ -395,7 +432,7 @@ def _unknown(where: KeyPath, section: str, name: str, names: NamesBySection) -> 
 
 
 def _face_faults(path: KeyPath, written: list[object], names: NamesBySection) -> Iterator[ConfigFault]:
-    faces = sorted(names["tools_as_agent"] | names["agents_as_tools"])
+    faces = sorted(frozenset().union(*(names[section] for section in MADE_OF)))
     for index, glob in enumerate(written):
         face, slash, rest = str(glob).partition("/")
         where = (*path, index)

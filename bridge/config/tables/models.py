@@ -63,6 +63,7 @@ from bridge.settings import Count, NotNegative
 __all__ = [
     "AgentAuth",
     "AgentTable",
+    "AgentsAsAgentTable",
     "AgentsAsToolsTable",
     "ArgumentTable",
     "AuditTable",
@@ -90,7 +91,7 @@ __all__ = [
 
 DEFAULT_PROFILE: Final = "default"
 
-FACES: Final = ("tools_as_agent", "agents_as_tools")
+FACES: Final = ("tools_as_agent", "agents_as_tools", "agents_as_agent")
 """The sections of the agents and MCP servers that the bridge offers."""
 
 
@@ -405,7 +406,8 @@ class AgentsAsToolsTable(Table):
 
     sources: SourceNames = Field(
         alias="from",
-        description="the agents, catalogs and published agents (`tools_as_agent`) that it is made of",
+        description="the agents, catalogs and published agents (`tools_as_agent`, `agents_as_agent`) that it is made "
+        "of",
     )
     mapping: Text = Field(default=DEFAULT_PROFILE, description="its mapping profile, by name or path")
     title: Text | None = Field(default=None, description="the name for people")
@@ -416,6 +418,48 @@ class AgentsAsToolsTable(Table):
         default_factory=dict,
         description="its tools, by exact name or glob",
     )
+
+
+class ForwardedSkillTable(Table):
+    """`[agents_as_agent.NAME.skills]`: a skill of the agent, by its id at the remote agent or a glob of ids."""
+
+    id: Text | None = Field(
+        default=None, description="the skill's id; not for a glob, because ids are unique"
+    )
+    name: Text | None = Field(default=None, description="the name for people")
+    description: Text | None = Field(default=None, description="the description of what it does")
+    tags: Texts = Field(default=(), description="tags in addition to its own")
+    examples: Texts = Field(default=(), description="examples in place of its own")
+    hidden: bool = Field(
+        default=False,
+        description="callers can neither see nor name it; the remote agent decides what a text means",
+    )
+    public: bool = Field(
+        default=True,
+        description="whether the public card shows it; if not, only the extended card shows it, to callers that may "
+        "use it or could with another scope of their issuer",
+    )
+
+
+class AgentsAsAgentTable(Table):
+    """`[agents_as_agent.NAME]`: an A2A agent at `/agents/NAME`, made of remote agents."""
+
+    sources: SourceNames = Field(alias="from", description="the agents that it is made of")
+    mapping: Text = Field(default=DEFAULT_PROFILE, description="its mapping profile, by name or path")
+    name: Text | None = Field(
+        default=None, description="the name on its card; without it, the names of its agents"
+    )
+    description: Text | None = Field(
+        default=None, description="the description on its card; without it, the descriptions of its agents"
+    )
+    skills: dict[Text, ForwardedSkillTable] = Field(
+        default_factory=dict,
+        description="its skills, by exact id or glob",
+    )
+
+
+FaceTable = ToolsAsAgentTable | AgentsAsToolsTable | AgentsAsAgentTable
+"""The table of an agent or an MCP server that the bridge offers."""
 
 
 class SentPushTable(Table):
@@ -532,6 +576,9 @@ class Config(Table):
     )
     agents_as_tools: dict[Name, AgentsAsToolsTable] = Field(
         default_factory=dict, description="MCP servers made of agents, by name"
+    )
+    agents_as_agent: dict[Name, AgentsAsAgentTable] = Field(
+        default_factory=dict, description="A2A agents made of remote agents, by name"
     )
     principals: dict[Name, PrincipalTable] = Field(
         default_factory=dict, description="the principals that may call, by name"

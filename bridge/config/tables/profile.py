@@ -131,6 +131,7 @@ TABLES_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "bridge": ("server", "requests", "connections", "streams", "store", "push", "issuers"),
     "tools_as_agent": ("card", "route", "arguments", "run", "content"),
     "agents_as_tools": ("agents", "run"),
+    "agents_as_agent": ("card", "route", "run", "agents"),
 }
 """The tables of a profile that apply to each section of the file."""
 

@@ -63,7 +63,7 @@ def test_the_command_completes_what_was_begun(tmp_path: Path) -> None:
 def test_commands_that_are_used_first_are_listed_first(tmp_path: Path) -> None:
     listed = run_here("--help", state=tmp_path).stdout.partition("Commands:\n")[2]
     names = re.findall(r"^  (\w\S*)", listed, re.MULTILINE)
-    assert names[:6] == ["wrap", "expose", "serve", "init", "check", "doctor"]
+    assert names[:7] == ["wrap", "expose", "proxy", "serve", "init", "check", "doctor"]
     others = (
         "show",
         "people",
@@ -80,7 +80,7 @@ def test_commands_that_are_used_first_are_listed_first(tmp_path: Path) -> None:
         "keys",
         "schema",
     )
-    assert set(names[6:]) == {*others, "completion"}
+    assert set(names[7:]) == {*others, "completion"}
 
 
 def test_commands_are_listed_with_whole_sentences_and_every_exit_code(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Agents made of remote agents."""
