@@ -1,8 +1,10 @@
-"""Prompts and resources of the reference servers as skills: what a plain A2A call gives is held against what the same
-request gives the official MCP client."""
+"""The reference servers: prompts, resources and links as skills, and long texts page by page.
+
+What a client gets is held against what the same request gives the official MCP client."""
 
 from __future__ import annotations
 
+import json
 import re
 from base64 import b64decode
 from contextlib import AsyncExitStack
@@ -12,6 +14,8 @@ from typing import Any, Final
 import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 
+from bridge.assembly.plan import OfferedPlan
+from tests.agents_as_tools.test_previews import rest_of
 from tests.assembly.test_bridge import PROFILE, Live, agent, live
 from tests.peers.node import (
     everything_command,
@@ -21,6 +25,7 @@ from tests.peers.node import (
     require_peers,
 )
 from tests.support.limits import command_of
+from tests.support.running import profile_with
 from tests.tools_as_agent.test_prompt_resource_skills import BOTH, MESSAGE, called, parts_of, plan_of
 
 pytestmark = [pytest.mark.long, pytest.mark.proves("map-prompt-resource-skills")]
@@ -129,3 +134,32 @@ async def test_the_links_of_the_reference_server_are_served(tmp_path: Path) -> N
             text = getattr(contents, "text", None)
             wanted = text if text is not None else b64decode(contents.blob).decode()  # type: ignore[union-attr]
             assert _without_time(response.text) == _without_time(wanted)
+
+
+@pytest.mark.proves("map-preview")
+async def test_long_texts_of_the_reference_servers_are_given_in_pages(tmp_path: Path) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "long.txt").write_text("".join(f"line {number}\n" for number in range(1000)))
+    servers = {
+        "every": plan_of(command_of(everything_command(), {"LONG": "ü🎈" * 1000})),
+        "files": plan_of(command_of(filesystem_command(tmp_path / "files"))),
+    }
+    profile = profile_with(agents={"preview_bytes": 1000, "first_cards_seconds": 30.0})
+    async with live(
+        tmp_path,
+        PROFILE,
+        servers=servers,
+        published={"desk": agent("every", "files")},
+        offered={"face": OfferedPlan(("desk",), profile)},
+    ) as there:
+        for key in servers:
+            await there.bridge.upstreams[key].ready()
+        async with there.mcp("face") as client:
+            beginning, said, link = (await client.call_tool("get-env", {})).content
+            assert "call task_page" in said.text  # type: ignore[union-attr]
+            whole = beginning.text + await rest_of(client, link.uri, len(beginning.text.encode()))  # type: ignore[union-attr]
+            assert json.loads(whole)["LONG"] == "ü🎈" * 1000
+            path = str(tmp_path / "files" / "long.txt")
+            read = await client.call_tool("read_text_file", {"path": path})
+            assert [block.text for block in read.content] == [Path(path).read_text()]  # type: ignore[union-attr]
+            assert read.structured_content == {"content": Path(path).read_text()}
