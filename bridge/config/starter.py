@@ -20,6 +20,7 @@ _HEAD: Final = f"""\
 [bridge]
 # host = "127.0.0.1"                            # an address for other machines needs [principals]
 # port = 8080
+# grpc = "127.0.0.1:50051"                      # serves agents over gRPC, too; needs mcp-a2a[grpc]
 # public_url = "https://bridge.example.com"     # the address on cards, behind a proxy
 # store = "tasks.db"                            # the file for tasks; by default in your state folder
 """
