@@ -94,6 +94,10 @@ class RunSettings(Settings):
     progress_in_flight: PositiveInt
     progress_per_second: PositiveFloat
     progress_limit_bytes: PositiveInt
+    subscriptions: PositiveInt
+    subscription_resources: PositiveInt
+    subscription_update_seconds: NotNegative
+    subscription_life_seconds: PositiveFloat
     confirm: Literal["never", "destructive", "strict"]
 
 
@@ -255,6 +259,7 @@ class AgentSettings(Settings):
     context_hint: bool
     part_inline_limit_bytes: Count
     preview_bytes: Count
+    subscribed_resources: PositiveInt
     agent_connect_seconds: PositiveFloat
     caller_tokens: PositiveInt
     answer_seconds: PositiveFloat

@@ -62,10 +62,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_SUBSCRIPTIONS_MOST: Final = 50
-"""The most open subscriptions of a principal at an agent. Each holds a request open at the server, and a task."""
-_URIS_MOST: Final = 500
-"""The most resources of one subscription. An older server is asked about each of them."""
 _SUBJECT_CHARACTERS: Final = 2000
 """How much of a URI or a name is told to the audit."""
 _NOT_PASSED: Final = frozenset(
@@ -229,24 +225,26 @@ class SharedRequests:
     # Subscriptions
 
     def _subscription(self, request: McpRequest, source: SkillSource, turn: Turn) -> PlannedWork:
-        wanted = subscription_from(request.params)
-        if len(wanted.uris) > _URIS_MOST:
+        wanted, options = subscription_from(request.params), self._options_of(source)
+        if len(wanted.uris) > (most := options.run.subscription_resources):
             where = "message.parts[0].data.params.notifications.resourceSubscriptions"
-            raise invalid_params(Violation(where, f"are at most {_URIS_MOST} resources"))
+            raise invalid_params(Violation(where, f"are at most {counted(most, 'resource')}"))
         view = self._view_of(turn.principal)
         allowed = wanted.limited_to(
             {kind for kind in self._shared if _globs_of(turn.principal, kind)}, view.may_read
         )
         name = turn.principal.name
-        if sum(owner == name for owner in self._open.values()) >= _SUBSCRIPTIONS_MOST:
-            words = f"You have {counted(_SUBSCRIPTIONS_MOST, 'subscription')}, and there may be no more: cancel some"
+        if sum(owner == name for owner in self._open.values()) >= (most := options.run.subscriptions):
+            words = f"You have {counted(most, 'subscription')}, and there may be no more: cancel some"
             raise A2AError(OVERLOADED, words, headers={"Retry-After": "5"})
         rules = SubscriptionRules(
             allowed,
             partial(self._may_go_on, source, turn.principal, allowed.kinds),
             partial(self._may_see, turn.principal),
-            partial(login_since, source.upstream, turn, self._options_of(source).face),
-            self._options_of(source).run.call_timeout_seconds,
+            partial(login_since, source.upstream, turn, options.face),
+            options.run.call_timeout_seconds,
+            options.run.subscription_update_seconds,
+            options.run.subscription_life_seconds,
         )
         run = SubscriptionRun(source.upstream, rules, self._ended)
         self._open[run] = name

@@ -1,8 +1,8 @@
 """Keeps a subscription to changes of resources and prompts open, as the work of a task.
 
 The task is WORKING while the subscription is open. Changes wait until the next status update: each change once, at most
-one update in a second. So a server that reports changes without end costs its subscribers, and the store, no more than
-that. A change is passed on only if the subscriber may use the resource then.
+one update in a second by default. So a server that reports changes without end costs its subscribers, and the store, no
+more than that. A change is passed on only if the subscriber may use the resource then.
 
 The subscription ends with the connection to the server. Its subscriber opens another and treats everything as changed.
 
@@ -42,10 +42,6 @@ from bridge.translate.extensions.mcp_requests import (
 
 logger = logging.getLogger(__name__)
 
-_BATCH_SECONDS: Final = 1.0
-"""The least time between two status updates."""
-_LIFE_SECONDS: Final = 24 * 3600.0
-"""How long a subscription may be open. Its subscriber then opens another, with the rights that it has then."""
 _RIGHTS_SECONDS: Final = 60.0
 """How often it is checked that the subscriber may still use what it hears of, if nothing changes."""
 _PARTS_MOST: Final = 1000
@@ -67,6 +63,10 @@ class SubscriptionRules:
     """The time of the subscriber's login at the server, if the server wants one."""
     begin_seconds: float
     """How long the server may take to begin."""
+    update_seconds: float
+    """The shortest pause between two status updates."""
+    life_seconds: float
+    """How long the subscription may be open."""
 
 
 class SubscriptionRun:
@@ -122,7 +122,7 @@ class SubscriptionRun:
                 principal.name, job.events.context_id, principal.token, since
             ) as queue:
                 job.sent(self._upstream.name)
-                with anyio.move_on_after(_LIFE_SECONDS):
+                with anyio.move_on_after(self._rules.life_seconds):
                     await queue.session.listen(self._rules.wanted.to_filter(), self._hear)
                     return self._finish(TaskState.COMPLETED, Part(text="The server ended the subscription"))
             self._finish(TaskState.COMPLETED, Part(text=f"The subscription was open for long. {_ANEW}"))
@@ -184,7 +184,7 @@ class SubscriptionRun:
                 await self._paused()
 
     async def _paused(self) -> None:
-        with anyio.move_on_after(_BATCH_SECONDS):
+        with anyio.move_on_after(self._rules.update_seconds):
             while self._end is None:
                 await self._moved.wait()
 

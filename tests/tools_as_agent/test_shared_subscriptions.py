@@ -12,12 +12,12 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from bridge.assembly.plan import ProcessPlan
+from bridge.assembly.plan import ProcessPlan, PublishedPlan
 from bridge.mcp.client.eras import Era
-from bridge.tools_as_agent import shared_requests, shared_subscriptions
+from bridge.tools_as_agent import shared_subscriptions
 from tests.assembly.test_bridge import agent
 from tests.support.notes_server import PUBLIC, SECRET, Notes
-from tests.support.running import Rpc
+from tests.support.running import Rpc, profile_with
 from tests.tools_as_agent.test_shared_requests import BOTH, LIMITED, asked, client_of, notes, person
 
 pytestmark = pytest.mark.proves("map-mcp-requests")
@@ -82,6 +82,11 @@ async def subscribed(rpc: Rpc, notifications: Json) -> AsyncIterator[Stream]:
     body = {"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": params}
     async with rpc.client.stream("POST", rpc.url, json=body, headers=rpc.headers) as response:
         yield Stream(response.aiter_lines())
+
+
+def desk_with(**run: Any) -> dict[str, PublishedPlan]:
+    """An agent `desk` whose profile has these keys in `[run]`."""
+    return {"desk": agent("notes", share=BOTH, profile=profile_with(run=run))}
 
 
 def is_idle(kept: Notes) -> bool:
@@ -186,12 +191,9 @@ async def _part(kept: Notes, there: Any, uri: str) -> None:
     run._hear("notifications/resources/updated", {"uri": uri})
 
 
-async def test_the_store_keeps_few_events_of_a_long_subscription(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shared_subscriptions, "_BATCH_SECONDS", 0.0)
+async def test_the_store_keeps_few_events_of_a_long_subscription(tmp_path: Path) -> None:
     async with (
-        notes(tmp_path) as (kept, there),
+        notes(tmp_path, published=desk_with(subscription_update_seconds=0)) as (kept, there),
         subscribed(client_of(there).rpc, {"resourceSubscriptions": [PUBLIC[0]]}) as stream,
     ):
         await stream.agreed()
@@ -302,10 +304,21 @@ async def test_a_subscription_ends_with_the_bridge(tmp_path: Path) -> None:
         assert "stopped" in words
 
 
-async def test_a_principal_has_so_many_subscriptions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_requests, "_SUBSCRIPTIONS_MOST", 2)
-    monkeypatch.setattr(shared_requests, "_URIS_MOST", 3)
-    async with notes(tmp_path, credentials=[person("ann"), person("bob")]) as (kept, there):
+async def test_a_subscription_ends_after_its_life(tmp_path: Path) -> None:
+    async with (
+        notes(tmp_path, published=desk_with(subscription_life_seconds=0.01)) as (_, there),
+        subscribed(client_of(there).rpc, LISTS) as stream,
+    ):
+        while (status := await stream.status())["state"] == "TASK_STATE_WORKING":
+            pass
+        assert status["state"] in ("TASK_STATE_COMPLETED", "TASK_STATE_FAILED")
+        assert "treat everything as changed" in json.dumps(status["message"])
+
+
+async def test_a_principal_has_so_many_subscriptions(tmp_path: Path) -> None:
+    published = desk_with(subscriptions=2, subscription_resources=3)
+    plan: Json = {"published": published, "credentials": [person("ann"), person("bob")]}
+    async with notes(tmp_path, **plan) as (kept, there):
         ann, bob = client_of(there, "ann-token"), client_of(there, "bob-token")
         tasks = [
             (await ann.rpc.call("SendMessage", asked(LISTEN, {"notifications": LISTS})))["task"]

@@ -61,9 +61,6 @@ from bridge.translate.extensions.mcp_requests import (
 
 logger = logging.getLogger(__name__)
 
-URIS_MOST: Final = 500
-"""The most resources that one client may listen to. Further ones are left out."""
-
 _SETTLE_SECONDS: Final = 10.0
 """How long an agent may take to acknowledge a subscription, and how long a client's request waits for that."""
 
@@ -101,6 +98,11 @@ class Subscriptions:
         self._group: anyio.abc.TaskGroup | None = None
         self._listeners: set[Listener] = set()
         self._far: dict[_FarKey, FarSubscription] = {}
+
+    @property
+    def most_resources(self) -> int:
+        """The most resources of one client. Further ones are left out."""
+        return self._sharing.options().agents.subscribed_resources
 
     def run_in(self, group: anyio.abc.TaskGroup | None) -> None:
         """Open the subscriptions in this task group; None opens no more."""
@@ -215,7 +217,8 @@ class Listener:
     def want(self, wanted: JsonObject) -> None:
         """See `ChangeListener`."""
         asked = subscription_from({"notifications": wanted})
-        uris = [uri for uri in asked.uris[:URIS_MOST] if may_use(self.principal.resource_globs, uri)]
+        most = self.subscriptions.most_resources
+        uris = [uri for uri in asked.uris[:most] if may_use(self.principal.resource_globs, uri)]
         self.wanted = Subscription(asked.lists, tuple(uris))
         self.subscriptions.add(self)
 

@@ -51,8 +51,6 @@ _NOT_FOUND: Final = -32002
 """The code for a resource that does not exist, up to MCP 2025-11-25."""
 _CACHING: Final = frozenset({"ttlMs", "cacheScope"})
 _ALL_LISTS: Final[JsonObject] = {"resourcesListChanged": True, "promptsListChanged": True}
-_URIS_MOST: Final = 500
-"""The most resources that a legacy client may subscribe to."""
 _TELL_SECONDS: Final = 5.0
 """How long sending a notification to a legacy client may take."""
 
@@ -159,14 +157,12 @@ class SharedRequests:
         client = self.welcome(context.session, principal)
         if client is None or not self._requests.takes("resources/read", {"uri": uri}, principal):
             raise _no_updates(uri, "There is no such resource")
-        if len(client.uris) >= _URIS_MOST and uri not in client.uris:
-            raise _no_updates(uri, f"There may be no more than {_URIS_MOST} subscriptions")
         client.uris[uri] = None
         obeyed = (await client.listen()).get("resourceSubscriptions")
         if not isinstance(obeyed, list) or uri not in obeyed:
             client.uris.pop(uri, None)
             await client.listen()
-            raise _no_updates(uri, "It has no updates")
+            raise _no_updates(uri, "It has no updates, or you have too many subscriptions")
         return {}
 
     async def _unsubscribe(self, context: Context) -> JsonObject:
