@@ -251,7 +251,7 @@ class AuditRecorder:
 
     async def intend(self, hop: Hop) -> int:
         """See `IntentWriter`."""
-        if hop.method not in _EVENTS:
+        if hop.method not in _EVENTS and not (hop.peer and hop.method in _REQUESTS):
             return 0
         return await self._journal.commit(self._entry("intent", **self._hop_fields(hop)))
 

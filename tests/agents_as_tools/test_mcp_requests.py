@@ -266,6 +266,14 @@ async def test_entries_without_a_name_are_left_out(tmp_path: Path) -> None:
         assert (await raw(client, "resources/list", {}))["resources"][1:] == [NOTE]
 
 
+async def test_a_resource_with_the_uri_of_the_bridges_card_is_listed_once(tmp_path: Path) -> None:
+    listed = [{"uri": "a2a://one/card", "name": "mine"}, NOTE]
+    agent = SharingAgent(answer=lambda *_: {"result": {"resources": listed}})
+    async with exposing_all(tmp_path, agent) as there, there.client() as client:
+        card, *others = (await raw(client, "resources/list", {}))["resources"]
+        assert (card["uri"], card["name"], others) == ("a2a://one/card", "one card", [NOTE])
+
+
 async def test_a_prompt_whose_name_has_another_agents_prefix_is_not_listed(tmp_path: Path) -> None:
     def of_first(_: str, method: str, __: Json) -> Json:
         return {"result": {"prompts": [{"name": "b_x"}, {"name": "x"}]}}

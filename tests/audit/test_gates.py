@@ -38,6 +38,7 @@ from tests.support.foreign import Foreign, foreign_agent
 from tests.support.fork_server import ROOT
 from tests.support.forked import through_server
 from tests.support.running import listening, profile_of
+from tests.support.sharing_agent import SharingAgent, sharing
 from tests.support.tool_server import ToolServer, listed
 
 WAIT_SECONDS = 60
@@ -102,11 +103,11 @@ class Host:
 
 
 @asynccontextmanager
-async def over_http(folder: Path, place: AuditPlace, agent: Foreign, host: Host) -> AsyncIterator[Client]:
+async def over_http(folder: Path, place: AuditPlace, url: str, host: Host) -> AsyncIterator[Client]:
     plan = Plan(
         PROFILE,
         ProcessPlan(state=folder / "s", cache=folder / "c", audit=place.plan()),
-        agents={"far": RemotePlan(agent.url)},
+        agents={"far": RemotePlan(url)},
         offered={"face": OfferedPlan(("far",), PROFILE)},
     )
     bridge = Bridge(plan)
@@ -118,11 +119,11 @@ async def over_http(folder: Path, place: AuditPlace, agent: Foreign, host: Host)
 
 
 @asynccontextmanager
-async def over_stdio(folder: Path, place: AuditPlace, agent: Foreign, host: Host) -> AsyncIterator[Client]:
+async def over_stdio(folder: Path, place: AuditPlace, url: str, host: Host) -> AsyncIterator[Client]:
     file = folder / "bridge.toml"
     place.file.parent.mkdir()
     file.write_text(
-        f"[agents.far]\ncard = '{agent.url}'\n[agents_as_tools.face]\nfrom = ['far']\n"
+        f"[agents.far]\ncard = '{url}'\n[agents_as_tools.face]\nfrom = ['far']\n"
         f"[audit]\nfile = '{place.file}'\nrequired = true\n"
     )
     command, *rest = through_server("-P", "-m", "bridge", "serve", str(file), "--stdio", "face")
@@ -150,7 +151,7 @@ async def test_answers_in_an_open_call_get_an_intent_and_a_line(way: str, tmp_pa
     with anyio.fail_after(WAIT_SECONDS):
         async with (
             foreign_agent() as agent,
-            WAYS[way](tmp_path, place, agent, host) as client,
+            WAYS[way](tmp_path, place, agent.url, host) as client,
         ):
             await client.call_tool("ask", {"message": "paint"})
             heard = said_to(agent)
@@ -176,7 +177,7 @@ async def test_no_answer_of_a_host_goes_to_its_agent_without_its_line(way: str, 
     with anyio.fail_after(WAIT_SECONDS):
         async with (
             foreign_agent() as agent,
-            WAYS[way](tmp_path, place, agent, host) as client,
+            WAYS[way](tmp_path, place, agent.url, host) as client,
         ):
             failed = await client.call_tool("ask", {"message": "paint"})
             heard = said_to(agent)
@@ -198,6 +199,32 @@ async def replied(client: Client, handle: str) -> types.CallToolResult | None:
         return await client.call_tool("task_reply", {"handle": handle, "message": "3", "data": {"count": 3}})
     except MCPError:
         return None
+
+
+@pytest.mark.outside
+@pytest.mark.parametrize("way", WAYS)
+async def test_no_request_about_a_resource_goes_to_its_agent_without_its_line(
+    way: str, tmp_path: Path
+) -> None:
+    place = AuditPlace(tmp_path)
+    agent = SharingAgent(answer=lambda *_: {"result": {"contents": [{"uri": "n:1", "text": "x"}]}})
+    with anyio.fail_after(WAIT_SECONDS):
+        async with sharing(agent) as url, WAYS[way](tmp_path, place, url, Host(place)) as client:
+            await client.read_resource("n:1")
+            with place.lost(), pytest.raises(MCPError):
+                await client.read_resource("n:2")
+            await client.read_resource("a2a://far/card")
+    assert [one["params"]["uri"] for one in agent.asked] == ["n:1"]
+    told = [
+        (one["event"], one.get("method"), one.get("subject", ""), "intent" in one)
+        for one in lines_of(place.file)
+    ]
+    of_reads = [one for one in told if one[1] == "resources/read"]
+    assert of_reads[:2] == [
+        ("intent", "resources/read", "n:1", False),
+        ("call", "resources/read", "n:1", True),
+    ]
+    assert not any(subject == "a2a://far/card" for _, _, subject, _ in of_reads)
 
 
 @asynccontextmanager

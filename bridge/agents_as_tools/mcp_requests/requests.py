@@ -84,6 +84,22 @@ class AgentRequests:
             return True
         return self._server_for(method, params, principal) is not None
 
+    def meant(self, method: str, params: JsonObject, principal: Principal) -> tuple[str, str]:
+        """See `RequestFace`. A list over several servers begins with the first of them."""
+        if not self.takes(method, params, principal):
+            return "", ""
+        server: SharedServer | None
+        if method in LISTS:
+            servers = self._sharing.servers().with_capability(_CAPABILITIES[method])
+            try:
+                place, _ = (0, params) if len(servers) == 1 else _place_in(servers, params)
+            except McpRefusal:
+                return "", ""
+            server = servers[place]
+        else:
+            server = self._server_for(method, params, principal)
+        return ("", "") if server is None else (server.agent_key, _subject_of(method, params))
+
     async def answer(self, method: str, params: JsonObject, principal: Principal) -> JsonObject:
         """See `RequestFace`."""
         own = _without_hop_fields(params)
@@ -169,7 +185,8 @@ class AgentRequests:
     def _permitted(
         self, server: SharedServer, method: str, result: JsonObject, principal: Principal
     ) -> JsonObject:
-        """A list without the entries that the principal may not use, and those that another server's prefix hides."""
+        """A list without the entries that the principal may not use, and those that another server's prefix or
+        the bridge's own resources hide."""
         if method not in LISTS:
             return result
         field_name, name = LISTS[method]
@@ -183,6 +200,8 @@ class AgentRequests:
             if name == "name":
                 is_open = principal.may_use_prompt(shown) and not self._is_example(shown)
                 return is_open and shared.of_prompt(shown) == server
+            if name == "uri" and self._is_own(shown, principal.name):
+                return False  # a read of this URI gives the bridge's own resource, which is listed already
             is_allowed = may_use if name == "uri" else may_lead_there
             return is_allowed(principal.resource_globs, shown) and shared.of_uri(shown) == server
 

@@ -230,6 +230,11 @@ class RequestFace(Protocol):
         """Whether an agent answers a request, and not the bridge itself. Any params of the method are accepted."""
         ...
 
+    def meant(self, method: str, params: JsonObject, principal: Principal) -> tuple[str, str]:
+        """The agent that a request goes to, and the URI or the name that it is about. Both are empty if no agent
+        answers it."""
+        ...
+
     async def answer(self, method: str, params: JsonObject, principal: Principal) -> JsonObject:
         """The result of a request. A page of a list is the agents' part of the list.
 

@@ -85,7 +85,7 @@ class IntentMiddleware:
 
 
 def foretell(hop: Hop, tools: ToolFace, params: Mapping[str, JsonValue], principal: Principal) -> None:
-    """Notify a hop the tool and the task of its request before it is performed, as far as they are known."""
+    """Tell a hop what its request is about, and which peer it goes to, before the request is performed."""
     task_id = params.get("taskId")
     if hop.method == "tools/call":
         hop.skill, hop.peer, hop.task_id = call_meant(
@@ -95,6 +95,8 @@ def foretell(hop: Hop, tools: ToolFace, params: Mapping[str, JsonValue], princip
         work = tools.tasks.work_of(task_id, TaskCaller(principal.name, may_use=principal.may_use))
         if work is not None:
             hop.skill, hop.peer, hop.task_id = work
+    elif tools.requests is not None:
+        hop.peer, hop.subject = tools.requests.meant(hop.method, {**params}, principal)
 
 
 @dataclass(frozen=True, slots=True)
