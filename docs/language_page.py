@@ -93,8 +93,8 @@ then: the skill runs
 ```
 
 `mcp-a2a check` reports phrases of the file and of the mapping profile that also fit another skill, that have an
-argument which the tool lacks, or that name no argument although the tool needs one. It lists the tools of which nothing
-says whether they only read.
+argument which the tool lacks, or that name no argument although the tool needs one. It also reports `examples` of the
+file that the agent does not understand, and lists the tools of which nothing says whether they only read.
 
 ## A model for what is left
 

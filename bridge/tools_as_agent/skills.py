@@ -17,14 +17,14 @@ from functools import cached_property
 from typing import Final
 
 from bridge.a2a.model.errors import FORBIDDEN, A2AError
-from bridge.a2a.model.objects import AgentSkill
+from bridge.a2a.model.objects import AgentSkill, Message, Part, Role
 from bridge.identity.callers.challenges import insufficient_scope
 from bridge.identity.callers.principals import OfferedNames, Principal, ScopeRule
 from bridge.mcp.tools import Tool
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.translate.arguments import properties_of, quick_problems_of
 from bridge.translate.language.plain_words import PhraseBook, SkillWords, phrase_faults
-from bridge.translate.message_to_call import RouteRules
+from bridge.translate.message_to_call import RouteRules, SkillCall, call_from_message
 from bridge.translate.overrides import (
     ABSENT,
     NEVER_GIVEN,
@@ -152,9 +152,24 @@ class Skills:
         return tuple(self._on_card(skill) for skill in self.skills)
 
     def _on_card(self, skill: Skill) -> AgentSkill:
-        if skill.override.examples is not None or not (sentences := self.book.examples(skill.id)):
+        if skill.override.examples is not None:
+            return skill.shown
+        sentences = self.book.examples(skill.id)
+        if self.route.default_skill is not None or len(self.skills) == 1:
+            # A skill that takes all text takes sentences, too, unless they are phrases of the operator.
+            calls = {sentence: self.call_of_example(sentence, self.route) for sentence in sentences}
+            sentences = tuple(
+                text for text, call in calls.items() if call and call.skill_id == skill.id and call.said
+            )
+        if not sentences:
             return skill.shown
         return skill.shown.changed(examples=(*sentences, *(skill.shown.examples or ())))
+
+    def call_of_example(self, example: str, route: RouteRules) -> SkillCall | None:
+        """The call that an example on the card means."""
+        message = Message(message_id="example", role=Role.USER, parts=(Part(text=example),))
+        call = call_from_message(message, {}, self.tools, route, self.book)
+        return call if isinstance(call, SkillCall) else None
 
     def of_question(self, skill_id: str, source_key: str, tool_name: str) -> Skill | None:
         """The skill that a question was about. The skill's id may have changed meanwhile, or belong to another tool
@@ -340,8 +355,16 @@ def skill_remarks(
     remarks = (line for skill in skills.skills for line in _on_skill(skill, overrides))
     has_phrases = any(one.phrases for rules in (overrides, skills.route.ready) for one in rules.values())
     on_phrases = _on_phrases(skills, overrides) if has_phrases else ()
+    has_examples = any(rule.examples for rule in overrides.values())
+    on_examples = _on_examples(skills, options) if has_examples else ()
     has_tools = bool(skills.skills or skills.hidden)
-    return (*(missing if are_known and has_tools else ()), *_on_ids(skills), *remarks, *on_phrases)
+    return (
+        *(missing if are_known and has_tools else ()),
+        *_on_ids(skills),
+        *remarks,
+        *on_phrases,
+        *on_examples,
+    )
 
 
 def _rules_for_nothing(skills: Skills, overrides: Mapping[str, SkillOverride]) -> Iterator[Remark]:
@@ -386,6 +409,18 @@ def _on_phrases(skills: Skills, overrides: Mapping[str, SkillOverride]) -> Itera
         words = f"sentences of the phrase {said.by!r} also fit {also}, so the client is asked which is meant"
         where = ("skills", skill_id, "phrases") if said.origin == "phrase" else ("route", "phrases", skill_id)
         yield Remark(where, words)
+
+
+def _on_examples(skills: Skills, options: AgentOptions) -> Iterator[Remark]:
+    """Remarks on configured examples that the agent does not understand, though its card shows them."""
+    for skill in skills.skills:
+        for example in skill.override.examples or ():
+            call = skills.call_of_example(example, options.route)
+            if call is None or call.skill_id != skill.id:
+                words = (
+                    f"the example {example!r} is no sentence or call of this skill that the agent understands"
+                )
+                yield Remark(("skills", skill.id, "examples"), words)
 
 
 def _on_skill(skill: Skill, overrides: Mapping[str, SkillOverride]) -> Iterator[Remark]:

@@ -426,6 +426,24 @@ def test_where_a_skill_takes_all_text_only_the_operators_phrases_come_before_it(
     assert outcome("book 2 seats on 2026-05-01", default) == run("book", seats=2, day="2026-05-01")
 
 
+def test_a_card_shows_no_sentences_that_go_to_a_skill_that_takes_all_text() -> None:
+    rules = {"book": OWN["book"]}
+    both = [("s", FIND), ("s", BOOK)]
+    only = skills_of([("s", FIND)], {})
+    default = skills_of(both, rules, route=RouteRules((), default_skill="find_page"))
+    plain = skills_of(both, rules)
+
+    def sentences(skills: Skills) -> list[list[str]]:
+        return [
+            [one for one in skill.examples or () if "{" not in one and "=" not in one]
+            for skill in skills.on_card
+        ]
+
+    assert [len(one) for one in sentences(plain)] == [1, 1]
+    assert sentences(only) == [[]]
+    assert sentences(default) == [[], sentences(plain)[1]]
+
+
 def test_an_only_skill_that_takes_a_url_gets_no_other_text() -> None:
     fetch = tool("fetch", "url", url={"type": "string", "format": "uri"}, listed=READS)
     skills = skills_of([("s", fetch)], {})
@@ -476,6 +494,27 @@ def test_phrases_that_cannot_help_are_remarked(template: str, words: str) -> Non
         (("skills", "find_page", "phrases"), words)
     ]
     assert outcome("find x", skills) == "ask"
+
+
+def test_examples_of_the_operator_that_no_rule_understands_are_remarked() -> None:
+    examples = (
+        "find page x",
+        '{"skill": "find_page", "arguments": {"query": "x"}}',
+        "whatever you like",
+        "wipe x",
+    )
+    rules = {"find_page": SkillOverride(examples=examples)}
+    skills = skills_of([("s", FIND), ("s", WIPE)], rules)
+
+    remarks = skill_remarks(skills, options_with(), rules, are_known=True)
+
+    assert [(remark.path, remark.words) for remark in remarks] == [
+        (
+            ("skills", "find_page", "examples"),
+            f"the example {text!r} is no sentence or call of this skill that the agent understands",
+        )
+        for text in ("whatever you like", "wipe x")
+    ]
 
 
 def test_overlaps_among_the_phrases_of_a_mapping_profile_are_remarked() -> None:

@@ -23,12 +23,12 @@ from tests.matrix.model import build_app
 from tests.matrix.peer_as_agent import cells_of_agent
 from tests.matrix.peer_as_client import cells_of_client, environment_of
 from tests.matrix.recorded import PeerResult, Recorded
-from tests.matrix.scenarios import Outcome, Scenario, Side
+from tests.matrix.scenarios import OF_SIDE, Outcome, Scenario, Side
 from tests.support.running import listening
 
 LOGS: Final = Path(".run") / "matrix"
 _RUNS: Final = {Side.CLIENT: cells_of_client, Side.AGENT: cells_of_agent}
-_MARKS: Final = {Outcome.PASS: ".", Outcome.FAIL: "F", Outcome.CANNOT: "-"}
+_MARKS: Final = {Outcome.PASS: ".", Outcome.FAIL: "F", Outcome.CANNOT: "-", Outcome.UNTRIED: "?"}
 
 
 def main() -> int:
@@ -90,9 +90,9 @@ async def _result(peer: Peer, model: str) -> PeerResult:
             cells[side] = await run(command, environment_of(peer.environment, model), folder)
         except Exception as exc:  # noqa: BLE001 - whatever a peer does is what came of it
             words = f"it did not run: {type(exc).__name__}"
-            cells[side] = dict.fromkeys(Scenario, Cell(Outcome.FAIL, words))
+            cells[side] = dict.fromkeys(OF_SIDE[side], Cell(Outcome.FAIL, words))
             (folder / "error.txt").write_text(str(exc), "utf-8")
-        marks = "".join(_MARKS[cells[side][scenario].outcome] for scenario in Scenario)
+        marks = "".join(_MARKS[cells[side][scenario].outcome] for scenario in OF_SIDE[side])
         print(f"{peer.name:<18} {side:<7} {marks}", flush=True)
         for scenario, cell in cells[side].items():
             if cell.outcome is Outcome.FAIL:

@@ -8,10 +8,10 @@ from typing import Final
 
 from tests.matrix.explained import Explained
 from tests.matrix.recorded import PeerResult, Recorded
-from tests.matrix.scenarios import TITLES, Outcome, Scenario, Side
+from tests.matrix.scenarios import OF_SIDE, TITLES, Outcome, Side
 
 FILE: Final = Path(__file__).parents[2] / "docs" / "interop.md"
-MARKS: Final = {Outcome.PASS: "yes", Outcome.FAIL: "**no**", Outcome.CANNOT: "-"}
+MARKS: Final = {Outcome.PASS: "yes", Outcome.FAIL: "**no**", Outcome.CANNOT: "-", Outcome.UNTRIED: "?"}
 _HEAD: Final = """\
 # Interop
 
@@ -19,9 +19,9 @@ Tests of agent frameworks in pinned versions, with the bridge between each frame
 `make interop-matrix` runs every test again, and fails if a result differs from this page. No test uses the network
 beyond this machine: if a framework needs a model, it gets a stub on loopback.
 
-`yes` means that the scenario passed, **no** that it failed, and `-` that the framework cannot do it. The reasons for
-**no** and `-` are below each table. Only the framework's own interface counts, not the SDK that the framework is
-built on.
+`yes` means that the scenario passed, **no** that it failed, `-` that the framework cannot do it, and `?` that it was
+not tried. The reasons for all marks but `yes` are below each table. Only the framework's own interface counts, not the
+SDK that the framework is built on.
 
 Each framework has a folder in `tests/matrix/peers/`. `contract.py` there defines what its scripts must do.
 `python -m tests.matrix NAME` runs one framework.
@@ -31,7 +31,8 @@ _SIDES: Final = {
 ## As clients of a wrapped MCP server
 
 The framework's own client calls the agent that `mcp-a2a wrap` makes of an MCP server. A question
-is an elicitation of the tool, a failure is a result with `isError`, and a stream is the progress of the tool.
+is an elicitation of the tool, a failure is a result with `isError`, and a stream is the progress of the tool. Plain
+words are the sentence "Please echo good morning.", which runs a tool without naming its arguments.
 """,
     Side.AGENT: """
 ## As agents behind exposed tools
@@ -55,10 +56,10 @@ def page(recorded: Recorded, explained: Explained) -> str:
 def _side(side: Side, recorded: Recorded, explained: Explained) -> Iterator[str]:
     peers = {name: peer for name, peer in recorded.peers.items() if side in peer.cells}
     yield _SIDES[side]
-    yield f"\n| | {' | '.join(TITLES[scenario] for scenario in Scenario)} |\n"
-    yield f"|---|{'---|' * len(Scenario)}\n"
+    yield f"\n| | {' | '.join(TITLES[scenario] for scenario in OF_SIDE[side])} |\n"
+    yield f"|---|{'---|' * len(OF_SIDE[side])}\n"
     for peer in peers.values():
-        marks = " | ".join(MARKS[peer.cells[side][scenario].outcome] for scenario in Scenario)
+        marks = " | ".join(MARKS[peer.cells[side][scenario].outcome] for scenario in OF_SIDE[side])
         yield f"| {_title(peer)} | {marks} |\n"
     for name, peer in peers.items():
         yield from _reasons(side, name, peer, explained)

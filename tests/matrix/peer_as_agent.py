@@ -18,7 +18,7 @@ import mcp_types as types
 from mcp import Client, StdioServerParameters, stdio_client
 
 from tests.matrix.cells import Cell
-from tests.matrix.scenarios import Outcome, Scenario
+from tests.matrix.scenarios import OF_SIDE, Outcome, Scenario, Side
 from tests.support.command import environment as bridge_environment
 from tests.support.lines import Lines
 
@@ -152,7 +152,7 @@ async def cells_of_agent(
     """Start the script of an agent, and call it; what came of each scenario."""
     async with _agent(command, environment, folder) as (url, cannot), _host(url, folder) as host:
         cells = {scenario: await _cell(host, scenario, cannot.get(scenario)) for scenario in SCENARIOS}
-        return {scenario: cells[scenario] for scenario in Scenario}
+        return {scenario: cells[scenario] for scenario in OF_SIDE[Side.AGENT]}
 
 
 async def _cell(host: Host, scenario: Scenario, cannot: str | None) -> Cell:

@@ -48,7 +48,9 @@ async def cells_of_client(
     async with wrapped_server(folder) as url:
         said = await _said_by([*command, url], environment, folder)
         cells = {scenario: said.get(scenario, _SILENT) for scenario in Scenario}
-        return borne_out(cells, await _tasks(url))
+        tasks = await _tasks(url)
+        (folder / "tasks.json").write_text(json.dumps(tasks, indent=1), "utf-8")
+        return borne_out(cells, tasks)
 
 
 async def _said_by(

@@ -11,6 +11,7 @@ class Scenario(StrEnum):
 
     CARD = "card"
     TEXT = "text"
+    PLAIN = "plain"
     DATA = "data"
     FILE = "file"
     STREAM = "stream"
@@ -27,6 +28,8 @@ class Outcome(StrEnum):
     FAIL = "fail"
     CANNOT = "cannot"
     """The peer has no way to do it."""
+    UNTRIED = "untried"
+    """No recorded run has tried it."""
 
 
 class Side(StrEnum):
@@ -38,9 +41,15 @@ class Side(StrEnum):
     """It is called by an MCP host, through exposed tools."""
 
 
+OF_SIDE: Final = {
+    Side.CLIENT: tuple(Scenario),
+    Side.AGENT: tuple(scenario for scenario in Scenario if scenario is not Scenario.PLAIN),
+}
+"""What is tried with a peer of each side. An agent of a framework reads any sentence in its own way."""
 TITLES: Final = {
     Scenario.CARD: "card",
     Scenario.TEXT: "text",
+    Scenario.PLAIN: "plain words",
     Scenario.DATA: "data part",
     Scenario.FILE: "file part",
     Scenario.STREAM: "stream",

@@ -13,9 +13,10 @@ from tests.matrix.environments import peers
 from tests.matrix.explained import Explained, complaints
 from tests.matrix.peer_as_client import borne_out, cells_in
 from tests.matrix.recorded import PeerResult, Recorded
-from tests.matrix.scenarios import Outcome, Scenario, Side
+from tests.matrix.scenarios import OF_SIDE, Outcome, Scenario, Side
 
 PASSES, FAILS, CANNOT = Cell(Outcome.PASS), Cell(Outcome.FAIL, "broke"), Cell(Outcome.CANNOT, "no such API")
+UNTRIED = Cell(Outcome.UNTRIED, "not run")
 CARD = ("peer", Side.CLIENT, Scenario.CARD)
 
 
@@ -36,7 +37,9 @@ def test_every_cell_of_every_peer_is_recorded_for_the_versions_that_its_folder_p
         result = on_record[peer_.name]
         assert (peer_.name, result.versions) == (peer_.name, peer_.versions)
         assert set(result.cells) == {side for side in Side if peer_.command(side)}
-        assert all(list(cells) == list(Scenario) for cells in result.cells.values())
+        assert {side: tuple(cells) for side, cells in result.cells.items()} == {
+            side: OF_SIDE[side] for side in result.cells
+        }
 
 
 def test_every_recorded_failure_has_a_reason_and_every_reason_a_failure() -> None:
@@ -76,10 +79,14 @@ def test_a_part_of_a_run_leaves_the_other_peers_on_record() -> None:
 
 def test_the_page_gives_each_reason_once_with_the_scenarios_that_it_is_for() -> None:
     told = page.page(
-        Recorded(peer(card=FAILS, text=CANNOT, data=CANNOT)), Explained({CARD: "Its own fault."})
+        Recorded(peer(card=FAILS, text=CANNOT, data=CANNOT, plain=UNTRIED)),
+        Explained({CARD: "Its own fault."}),
     )
-    assert "| framework 1.0 | **no** | - | - | yes | yes | yes | yes | yes | yes |\n" in told
-    assert "framework 1.0:\n\n- card: Its own fault.\n- text, data part: no such API\n" in told
+    assert "| framework 1.0 | **no** | - | ? | - | yes | yes | yes | yes | yes | yes |\n" in told
+    assert (
+        "framework 1.0:\n\n- card: Its own fault.\n- text, data part: no such API\n- plain words: not run\n"
+        in told
+    )
 
 
 def test_what_a_script_prints_beside_the_lines_of_the_contract_is_no_cell() -> None:

@@ -88,6 +88,7 @@ async def listed(_: Context, __: types.PaginatedRequestParams | None) -> types.L
                 name=name,
                 description=f"The tool {name} of the matrix.",
                 input_schema={"type": "object", "properties": properties, "required": [*properties]},
+                annotations=types.ToolAnnotations(read_only_hint=True) if name == "echo" else None,
             )
             for name, (_, properties) in [*TOOLS.items(), ("ask", (None, {}))]
         ]

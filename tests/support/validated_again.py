@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from bridge.a2a.model import objects
 from bridge.a2a.model.objects import Model
+from tests.support import examples_understood
 
 VARIABLE: Final = "MCP_A2A_TESTS_INVALID"
 
@@ -51,6 +52,7 @@ def install() -> None:
         if getattr(module, "made", None) is made:
             module.made = made_and_checked  # type: ignore[attr-defined]
     Model.changed = changed_and_checked  # type: ignore[assignment, method-assign]
+    examples_understood.install(lambda fault: _note(fault, first))
 
 
 def mistakes(file: Path) -> str:
@@ -84,7 +86,11 @@ def fault_of(new: Model) -> str:
 
 def _checked(new: Model, first: str) -> Model:
     if fault := fault_of(new):
-        with open(os.environ.get(VARIABLE, first), "a") as noted:
-            noted.write(f"{fault}\n")
+        _note(fault, first)
         raise AssertionError(fault)
     return new
+
+
+def _note(fault: str, first: str) -> None:
+    with open(os.environ.get(VARIABLE, first), "a") as noted:
+        noted.write(f"{fault}\n")

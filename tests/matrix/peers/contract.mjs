@@ -12,9 +12,14 @@ export function check(isSo, value) {
   if (!isSo) throw new Error(typeof value === "string" ? value : JSON.stringify(value));
 }
 
+const UNTRIED = "not tried: its script sends no sentence";
+
 /** Run each scenario against a URL, and end the process. */
 export async function play(url, scenarios) {
-  for (const scenario of words.scenarios) say({ scenario, ...(await cameOf(scenarios[scenario], url)) });
+  for (const scenario of words.scenarios) {
+    if (scenario === "plain" && !scenarios.plain) say({ scenario, outcome: "untried", words: UNTRIED });
+    else say({ scenario, ...(await cameOf(scenarios[scenario], url)) });
+  }
   process.exit(0);
 }
 

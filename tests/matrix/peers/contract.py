@@ -12,6 +12,7 @@ come back:
 
     card    read the card, and find the skills of `SKILLS` on it
     text    `TEXT` gives `TEXT_GIVES`
+    plain   the sentence `PLAIN` gives `PLAIN_GIVES`; a script without it has not tried it
     data    the data part `DATA` gives a data part that is `DATA_GIVES`
     file    a file part with `FILE_BYTES` beside metadata or data that names the skill `copy` gives a file part with
             the same bytes
@@ -55,6 +56,7 @@ MODEL = os.environ.get("MATRIX_MODEL", "")
 
 SKILLS = set(WORDS["skills"])
 TEXT, TEXT_GIVES = WORDS["text"], WORDS["text_gives"]
+PLAIN, PLAIN_GIVES = WORDS["plain"], WORDS["plain_gives"]
 DATA, DATA_GIVES = WORDS["data"], WORDS["data_gives"]
 FILE_SKILL, FILE_NAME, FILE_TYPE = WORDS["file_skill"], WORDS["file_name"], WORDS["file_type"]
 FILE_BYTES = base64.b64decode(WORDS["file_base64"])
@@ -64,6 +66,8 @@ FAIL, FAIL_GIVES = WORDS["fail"], WORDS["fail_gives"]
 CANCEL = WORDS["cancel"]
 TURNS, TURNS_GIVE = tuple(WORDS["turns"]), tuple(WORDS["turns_give"])
 
+
+UNTRIED = "not tried: its script sends no sentence"
 
 _SAID = os.fdopen(os.dup(1), "w", buffering=1)
 """What the runner reads. All that a framework prints goes to stderr instead, and into the log of the run."""
@@ -89,6 +93,8 @@ def play(
         for name in WORDS["scenarios"]:
             if name in scenarios:
                 say({"scenario": name, **await _came_of(scenarios[name])})
+            elif name == "plain":
+                say({"scenario": name, "outcome": "untried", "words": UNTRIED})
             else:
                 say({"scenario": name, "outcome": "cannot", "words": (cannot or {})[name]})
 

@@ -89,6 +89,11 @@ async def text(url: str) -> None:
     c.check(gave == c.TEXT_GIVES, gave)
 
 
+async def plain(url: str) -> None:
+    gave = words(await sent(url, TextPart(text=c.PLAIN)))
+    c.check(gave == c.PLAIN_GIVES, gave)
+
+
 async def data(url: str) -> None:
     gave = [part.data for part in given(await sent(url, DataPart(data=c.DATA))) if part.kind == "data"]
     c.check(gave == [c.DATA_GIVES], gave)
@@ -157,6 +162,7 @@ c.play(
     {
         "card": card,
         "text": text,
+        "plain": plain,
         "data": data,
         "file": file,
         "stream": stream,

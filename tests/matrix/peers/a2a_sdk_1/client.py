@@ -70,6 +70,11 @@ async def text(url: str) -> None:
     c.check(gave == c.TEXT_GIVES, gave)
 
 
+async def plain(url: str) -> None:
+    gave = words(await sent(url, new_text_part(c.PLAIN)))
+    c.check(gave == c.PLAIN_GIVES, gave)
+
+
 async def data(url: str) -> None:
     parts = given(await sent(url, new_data_part(c.DATA)))
     gave = [MessageToDict(part.data) for part in parts if part.HasField("data")]
@@ -136,6 +141,7 @@ c.play(
     {
         "card": card,
         "text": text,
+        "plain": plain,
         "data": data,
         "file": file,
         "stream": stream,

@@ -1,11 +1,13 @@
 """Google ADK as a client: a remote agent of a runner."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 import contract as c
+from google.adk.agents import BaseAgent, LlmAgent
 from google.adk.agents.remote_a2a_agent import RemoteA2aAgent
 from google.adk.events import Event
+from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.runners import InMemoryRunner
 from google.genai import types
 
@@ -14,11 +16,21 @@ DATA = b"<a2a_datapart_json>%b</a2a_datapart_json>"
 """How ADK writes a data part, which its own content has no kind for."""
 
 
+class Transfers(BaseLlm):
+    """A model that hands everything over to the remote agent."""
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        call = types.Part.from_function_call(name="transfer_to_agent", args={"agent_name": "matrix"})
+        yield LlmResponse(content=types.Content(role="model", parts=[call]))
+
+
 class Conversation:
     """A session with the remote agent."""
 
-    def __init__(self, url: str) -> None:
-        self.agent = RemoteA2aAgent(
+    def __init__(self, url: str, agent: BaseAgent | None = None) -> None:
+        self.agent = agent or RemoteA2aAgent(
             name="matrix", agent_card=f"{url}/.well-known/agent-card.json", timeout=c.SECONDS
         )
         self._runner = InMemoryRunner(self.agent, app_name="matrix")
@@ -65,6 +77,15 @@ async def card(url: str) -> None:
 async def text(url: str) -> None:
     gave = words(await Conversation(url).say(text_part(c.TEXT)))
     c.check(gave == c.TEXT_GIVES, gave)
+
+
+async def plain(url: str) -> None:
+    """A model hands the conversation over to the remote agent, which is its sub-agent."""
+    remote = RemoteA2aAgent(name="matrix", agent_card=f"{url}/.well-known/agent-card.json", timeout=c.SECONDS)
+    root = LlmAgent(name="root", model=Transfers(model="stub"), sub_agents=[remote])
+    there = Conversation(url, root)
+    gave = words([event for event in await there.say(text_part(c.PLAIN)) if event.author == "matrix"])
+    c.check(gave == c.PLAIN_GIVES, gave)
 
 
 async def data(url: str) -> None:
@@ -119,6 +140,7 @@ c.play(
     {
         "card": card,
         "text": text,
+        "plain": plain,
         "data": data,
         "file": file,
         "stream": stream,

@@ -65,6 +65,11 @@ async def text(url: str) -> None:
     c.check(gave == c.TEXT_GIVES, gave)
 
 
+async def plain(url: str) -> None:
+    gave = await Talk(url).say(c.PLAIN)
+    c.check(gave == c.PLAIN_GIVES, gave)
+
+
 async def data(url: str) -> None:
     talk = Talk(url)
     await talk.say(DataInput(c.DATA))
@@ -130,6 +135,7 @@ async def turns(url: str) -> None:
 c.play(
     {
         "text": text,
+        "plain": plain,
         "data": data,
         "file": file,
         "stream": stream,

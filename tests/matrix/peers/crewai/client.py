@@ -38,6 +38,11 @@ async def text(url: str) -> None:
     c.check(gave == c.TEXT_GIVES, gave)
 
 
+async def plain(url: str) -> None:
+    gave = given(await delegated(url, c.PLAIN))
+    c.check(gave == c.PLAIN_GIVES, gave)
+
+
 async def stream(url: str) -> None:
     """What a task says on its way is a part of the result: nothing but a stream has told it."""
     gave = given(await delegated(url, c.STREAM))
@@ -65,6 +70,6 @@ async def turns(url: str) -> None:
 
 
 c.play(
-    {"card": card, "text": text, "stream": stream, "ask": ask, "fail": fail, "turns": turns},
+    {"card": card, "text": text, "plain": plain, "stream": stream, "ask": ask, "fail": fail, "turns": turns},
     cannot={"data": NO_DATA, "file": NO_DATA, "cancel": NO_CANCEL},
 )
