@@ -58,6 +58,8 @@ _FIRST_KEY: Final = re.compile(r"\s*([^\s=]+)=")
 _JSON_PAIR: Final = re.compile(r"\s*[^\s=]+=(?=[\[{])")
 _END_OF_PAIR: Final = re.compile(r"\s|\Z")
 _JSON: Final = json.JSONDecoder()
+_QUOTE_MARKS: Final = ("<<<BEGIN_QUOTED_AGENT_CONTENT>>>", "<<<END_QUOTED_AGENT_CONTENT>>>")
+"""What google-adk writes around the words of other agents."""
 _CONTEXT: Final = re.compile(r"(?:for )?context\s?:\s*\S", re.IGNORECASE)
 """The beginning of a line that is no request."""
 _MAX_SENTENCES: Final = 8
@@ -181,7 +183,7 @@ def _text_into(skill_id: str, skills: Mapping[str, Tool], rules: RouteRules) -> 
 def _said_in(content: _Content, book: PhraseBook, *, own_only: bool) -> Understood | Doubtful | None:
     """The call that one of the text parts means as a sentence. The other parts may be old turns, so they must not mean
     another call, and must not say no."""
-    texts = [line for text in content.texts for line in _lines_of(text)]
+    texts = [line for text in content.texts if not _is_quote(text) for line in _lines_of(text)]
     if content.data or not 1 <= len(texts) <= _MAX_SENTENCES:
         return None
     found = [(text, book.find(text, own_only=own_only)) for text in texts]
@@ -195,6 +197,11 @@ def _said_in(content: _Content, book: PhraseBook, *, own_only: bool) -> Understo
     if not same or any(one is None and says_otherwise(text) for text, one in found):
         return Doubtful(tuple(dict.fromkeys(skill_id for one in meant for skill_id in _ids_in(one))))
     return first
+
+
+def _is_quote(text: str) -> bool:
+    """Whether a text part quotes another agent, as google-adk sends such parts after the words of a person."""
+    return all(mark in text for mark in _QUOTE_MARKS)
 
 
 def _lines_of(text: str) -> list[str]:

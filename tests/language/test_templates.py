@@ -29,7 +29,7 @@ COSTLY = [
         ("[please] {a}", "a phrase without a word of its own would match every sentence"),
         ("(x|{a})", "a phrase without a word of its own would match every sentence"),
         ("", "a phrase has no empty choices"),
-        ("do (a", "`)` has no partner"),
+        ("do (a", "`(` has no partner"),
         ("do a]", "`]` has no partner"),
         ("do (a]", "`]` has no partner"),
         ("do (a|) x", "a phrase has no empty choices"),

@@ -34,6 +34,7 @@ SHORT_IS: Final = re.compile(
     re.IGNORECASE,
 )
 """A word with a short "is" behind it: "what's" is "what is"."""
+_OPENING: Final = {")": "(", "]": "["}
 _SLOT: Final = re.compile(r"([^:=\s]+)(?::(word|path|time)|=(.*))?")
 MARKS: Final = ",;:.!?\u2026\u3002\uff01\uff1f\u060c\u061f"
 """The marks at the end of a word that do not count."""
@@ -132,7 +133,8 @@ class _TemplateReader:
             self._next += 1
             if token is None or token[2] != "|":
                 if (token[2] if token else "") != closing:
-                    raise TemplateError(f"`{token[2] if token else closing}` has no partner")
+                    alone = token[2] if token else _OPENING[closing]
+                    raise TemplateError(f"`{alone}` has no partner")
                 break
         after = self._new_place()
         self._edges += [(end, after, None) for end in ends]
