@@ -20,6 +20,9 @@ from bridge.a2a.model import errors, life
 from bridge.a2a.model.objects import Part, TaskState
 from bridge.a2a.tasks import idempotency
 from bridge.agents_as_tools import mcp_tasks
+from bridge.agents_as_tools.mcp_requests import shared_servers
+from bridge.agents_as_tools.resources import SCHEME
+from bridge.mcp import apps as mcp_apps
 from bridge.mcp.client.as_tools import prompts, resources, uri_templates
 from bridge.text.jsonvalues import JsonObject
 from bridge.tools_as_agent import bridge_notes
@@ -36,6 +39,7 @@ from bridge.translate import (
     skills,
     tool_names,
 )
+from bridge.translate.extensions import apps
 from bridge.translate.extensions import bridge as extension
 
 HEAD: Final = """\
@@ -91,6 +95,7 @@ def mapping() -> str:
         (
             *_content(),
             *_other_skills(),
+            *_apps(),
             *_states(),
             *_failures(),
             *_messages(),
@@ -189,6 +194,39 @@ def _other_skills() -> Iterator[str]:
                 "`resources/list`, then `resources/read` of the one that is meant",
                 "the contents, or links",
             ),
+        ],
+    )
+    yield "\n"
+
+
+def _apps() -> Iterator[str]:
+    yield "## MCP Apps\n\nWith `apps` in `share` of an agent ([extensions](extensions.md#mcp-apps)):\n\n"
+    links: JsonObject = {"_meta": {"ui": {"resourceUri": "ui://clock/page"}}}
+    server = shared_servers.SharedServer("time", "", {}, f"{SCHEME}time/r/")
+    tools: list[tuple[str, JsonObject]] = [
+        ("a tool for models and apps", {"_meta": {"ui": {}}}),
+        ("a tool for models only", {"_meta": {"ui": {"visibility": ["model"]}}}),
+        ("a tool for apps only", {"_meta": {"ui": {"visibility": ["app"]}}}),
+    ]
+    yield from _table(
+        ("in MCP", "over A2A", "for hosts of several agents"),
+        [
+            *(
+                (
+                    f"{words}: {_json(tool)}",
+                    "a skill" if mcp_apps.is_for_model(tool) else f"no skill, but a tool of `{apps.URI}`",
+                    "a tool"
+                    if mcp_apps.is_for_model(tool)
+                    else f"a tool, if the host declares `{mcp_apps.EXTENSION}`",
+                )
+                for words, tool in tools
+            ),
+            (
+                f"a link to a page: {_json(links)}",
+                "the same, in the declared tool",
+                _json(apps.with_app_link(links, server.shown_uri)),
+            ),
+            ("the page", "a resource", f"the resource `{server.shown_uri('ui://clock/page')}`"),
         ],
     )
     yield "\n"

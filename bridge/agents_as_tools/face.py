@@ -233,13 +233,15 @@ class AgentsFace:
         """The requests that the agents answer."""
         return self._requests
 
-    def tools(self, may_use: MayUse = may_use_everything) -> Sequence[JsonObject]:
+    def tools(self, may_use: MayUse = may_use_everything, *, with_apps: bool = False) -> Sequence[JsonObject]:
         """See `ToolFace.tools`."""
-        return self.listing.tools_for(may_use)
+        return self.listing.tools_for(may_use, with_apps=with_apps)
 
-    def tool(self, name: str, may_use: MayUse = may_use_everything) -> JsonObject | None:
+    def tool(
+        self, name: str, may_use: MayUse = may_use_everything, *, with_apps: bool = False
+    ) -> JsonObject | None:
         """See `ToolFace.tool`."""
-        return self.listing.tool_for(name, may_use)
+        return self.listing.tool_for(name, may_use, with_apps=with_apps)
 
     def resources(self, may_use: MayUse = may_use_everything) -> Sequence[JsonObject]:
         """The cards of the agents with at least one tool that the caller may use."""

@@ -8,7 +8,7 @@ consistent listing.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from bridge.a2a.client.http import redacted_url
@@ -26,6 +26,7 @@ from bridge.mcp.tools import UnservableTool
 from bridge.remotes.remote_agent import RemoteAgent
 from bridge.text.jsonvalues import JsonObject
 from bridge.text.safe_text import web_link, without_hidden_characters
+from bridge.translate.extensions.apps import with_app_link
 from bridge.translate.overrides import Remark, ToolOverride
 from bridge.translate.skill_tools import AgentTool, ToolSource, listed_tools, skills_by_id, tools_of_agents
 
@@ -98,23 +99,27 @@ class FaceListing:
             None,
         )
 
-    def tools_for(self, may_use: MayUse) -> list[JsonObject]:
-        """The tools as tools/list shows them to a caller. The bridge's own tools are for everyone."""
-        names = self.tools.by_name
+    def tools_for(self, may_use: MayUse, *, with_apps: bool = False) -> list[JsonObject]:
+        """The tools as tools/list shows them to a caller. The bridge's own tools are for everyone. `with_apps` includes
+        the tools that only apps may call."""
         return [
-            tool
-            for tool in self.listed
-            if tool["name"] not in names or may_use(names[str(tool["name"])].names)
+            tool for tool in self.listed if self._is_shown(str(tool["name"]), may_use, with_apps=with_apps)
         ]
+
+    def _is_shown(self, name: str, may_use: MayUse, *, with_apps: bool) -> bool:
+        published = self.tools.by_name.get(name)
+        if published is None:
+            return True
+        return may_use(published.names) and (with_apps or not published.tool.is_for_apps)
 
     @cached_property
     def _listed_by_name(self) -> Mapping[str, JsonObject]:
         return {str(tool["name"]): tool for tool in self.listed}
 
-    def tool_for(self, name: str, may_use: MayUse) -> JsonObject | None:
+    def tool_for(self, name: str, may_use: MayUse, *, with_apps: bool = False) -> JsonObject | None:
         """The tool of this name as tools/list shows it; None where `tools_for` leaves it out."""
-        published = self.tools.by_name.get(name)
-        return self._listed_by_name.get(name) if published is None or may_use(published.names) else None
+        is_shown = self._is_shown(name, may_use, with_apps=with_apps)
+        return self._listed_by_name.get(name) if is_shown else None
 
     def cards_for(self, may_use: MayUse) -> Mapping[str, JsonObject]:
         """The cards of the agents with at least one tool that a caller may use, by key, as resources/list shows
@@ -180,11 +185,11 @@ def listing_of(
     sources = [ToolSource(key, agent.card) for key, agent in known.items()]
     agent_tools = tools_of_agents(sources, options.rules, unreadable)
     unknown = (*unread, *(key for key, agent in by_key.items() if not agent.is_settled))
-    tools = published_tools(agent_tools, overrides, unknown)
     shared = shared_servers(
         ((key, agent.card) for key, agent in known.items()),
         is_only=options.names_one_agent and len(by_key) == 1,
     )
+    tools = published_tools([_linked(tool, shared) for tool in agent_tools], overrides, unknown)
     with_prompts = {server.agent_key for server in shared.with_capability("prompts")}
     return FaceListing(
         by_key,
@@ -207,6 +212,13 @@ def listing_of(
         ),
         shared,
     )
+
+
+def _linked(tool: AgentTool, shared: SharedServers) -> AgentTool:
+    """A tool whose app is linked as hosts can read it."""
+    server = shared.of_tool(tool.source_key, tool.server)
+    listed = with_app_link(tool.listed, None if server is None else server.shown_uri)
+    return tool if listed is tool.listed else replace(tool, listed=listed)
 
 
 def _on_skills_left_out(agents: Mapping[str, RemoteAgent], most: int) -> Iterator[Remark]:
@@ -265,6 +277,6 @@ def _examples(tools: Tools, agents: Mapping[str, RemoteAgent]) -> dict[str, Exam
     return {
         f"{tool.name}_{number}": (tool, without_hidden_characters(example))
         for tool in tools.published
-        if tool.skill_id is not None and tool.agent_key in skills
+        if tool.skill_id is not None and not tool.tool.is_for_apps and tool.agent_key in skills
         for number, example in enumerate(skills[tool.agent_key][tool.skill_id].examples or (), 1)
     }

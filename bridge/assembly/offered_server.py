@@ -49,7 +49,7 @@ from bridge.seal import Seal, agent_mark, key_in, keys_in
 from bridge.settings import AgentSettings
 from bridge.text.safe_text import shell_word
 from bridge.trace import UNHEARD, Hops
-from bridge.translate.extensions import mcp_requests
+from bridge.translate.extensions import apps, mcp_requests
 from bridge.translate.extensions.bridge import URI
 
 
@@ -243,7 +243,7 @@ def remote_agent(
     shared: SharedResources,
     *,
     named: bool = True,
-    own_extensions: tuple[str, ...] = (URI, mcp_requests.URI),
+    own_extensions: tuple[str, ...] = (URI, mcp_requests.URI, apps.URI),
 ) -> RemoteAgent:
     """A remote agent of this plan. `named` says that it is named by its key; else by the name on its card.
     `own_extensions` are those of the bridge that are activated in each request."""

@@ -100,6 +100,8 @@ class ServerPlan:
     """The ready mapping of a well-known server."""
     stand_ins: frozenset[StandInKind] = frozenset()
     """What some agent wants to have presented as tools."""
+    shows_apps: bool = False
+    """Whether some agent shares its MCP Apps."""
 
     @classmethod
     def as_profile_says(
@@ -227,6 +229,8 @@ class PublishedPlan:
     """Which of its tool servers' prompts and resources are skills, too."""
     serves_links: bool = False
     """Whether linked resources have addresses of the bridge."""
+    shares_apps: bool = False
+    """Whether it passes on the MCP Apps of its tool servers."""
     public: bool = False
     """Whether everybody may find it."""
     fail: Fail | None = None

@@ -129,6 +129,9 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
                 stand_ins=frozenset().union(
                     *(_stand_ins(agent) for agent in config.tools_as_agent.values() if key in agent.sources)
                 ),
+                shows_apps=any(
+                    key in agent.sources and "apps" in agent.share for agent in config.tools_as_agent.values()
+                ),
             )
             for key, table in config.tool_servers.items()
         },
@@ -545,7 +548,8 @@ def _published(name: str, table: ToolsAsAgentTable, loaded: LoadedConfig) -> Pub
             )
             for extension in table.extensions
         ),
-        share=tuple(dict.fromkeys(table.share)),
+        share=tuple(kind for kind in dict.fromkeys(table.share) if kind != "apps"),
+        shares_apps="apps" in table.share,
         stand_ins=_stand_ins(table),
         serves_links=table.links == "serve",
         public=table.public,

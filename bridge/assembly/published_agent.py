@@ -401,6 +401,7 @@ def agent_options_of(
         share=frozenset(plan.share),
         stand_ins=plan.stand_ins,
         links=links,
+        shares_apps=plan.shares_apps,
     )
 
 

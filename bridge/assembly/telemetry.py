@@ -142,13 +142,13 @@ class Telemetry:
         """The names that labels may have now."""
         parts = self._parts()
         skills = {
-            published.name: frozenset(skill.id for skill in published.agent.skills)
+            published.name: frozenset(skill.id for skill in published.agent.published)
             for published in parts.agents
         }
         peers = set(parts.upstreams)
         for face in (server.offered for server in parts.faces):
             # An agent may have the same name: the faces of each protocol are named by themselves.
-            tools = frozenset(str(tool["name"]) for tool in face.face.tools())
+            tools = frozenset(str(tool["name"]) for tool in face.face.tools(with_apps=True))
             skills[face.name] = skills.get(face.name, frozenset()) | tools
             peers |= {state.key for state in face.face.sources}
         peers |= set(parts.catalogs)

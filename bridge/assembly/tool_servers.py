@@ -203,6 +203,7 @@ class ToolServers:
             hops=self._hops,
             known_listing=None if listing is None else kept_listing(listing, plan.settings.schema_values),
             stand_ins=plan.stand_ins,
+            shows_apps=plan.shows_apps,
         )
         return upstream
 

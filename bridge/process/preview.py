@@ -28,7 +28,7 @@ from bridge.a2a.wire.canonical_card import CardForm, CardProof
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.offered_server import OfferedServer, other_kind_at
 from bridge.assembly.parts import catalogs_of, servers_of
-from bridge.assembly.plan import Plan, RemotePlan, for_preview
+from bridge.assembly.plan import Plan, PublishedPlan, RemotePlan, for_preview
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.assembly.routes import MCP
 from bridge.assembly.stores import store_faults
@@ -462,7 +462,10 @@ def _published(published: PublishedAgent, plan: Plan, principals: Iterable[Princ
             FindingFault.at((published.table, published.name, *remark.path), remark.words)
             for remark in published.agent.remarks
         ),
-        shared=tuple(_shared(published, plan.published[published.name].share, principals)),
+        shared=(
+            *_shared(published, plan.published[published.name].share, principals),
+            *_shared_apps(published, plan.published[published.name]),
+        ),
     )
 
 
@@ -571,6 +574,14 @@ def _shared(
         globs = {"resources": here.resource_globs, "prompts": here.prompt_globs}
         rights = (f"{kind} {', '.join(globs[kind]) or '(none)'}" for kind in share)
         yield f"{principal.name} may use {'; '.join(rights)}"
+
+
+def _shared_apps(published: PublishedAgent, plan: PublishedPlan) -> Iterator[str]:
+    """Whether an agent shares MCP Apps, and which of its tools are not for models."""
+    if plan.shares_apps:
+        skills = (skill for skill in published.agent.published if isinstance(skill, Skill))
+        names = [skill.id for skill in skills if skill.is_for_apps]
+        yield f"shares MCP Apps; only apps call: {', '.join(names) or '(no tool)'}"
 
 
 def _rules_for_nothing_shared(plan: Plan) -> Iterator[FindingFault]:

@@ -31,13 +31,13 @@ from bridge.identity.tokens.token_exchange import CallerTokenError
 from bridge.remotes.on_behalf import OnBehalf
 from bridge.seal import agent_mark
 from bridge.source_state import HeardRefusal, SourceState
-from bridge.translate.extensions import mcp_requests
+from bridge.translate.extensions import apps, mcp_requests
 from bridge.translate.extensions.bridge import URI
 from bridge.translate.tool_names import slug
 
 logger = logging.getLogger(__name__)
 
-_OWN: Final = (URI, mcp_requests.URI)
+_OWN: Final = (URI, mcp_requests.URI, apps.URI)
 """The extensions of the bridge itself, which it activates wherever they are declared."""
 
 _NOT_READ: Final = "its card has not been read yet"

@@ -18,9 +18,10 @@ from bridge.a2a.tasks.agent import PlannedWork, Turn, WorkName
 from bridge.a2a.tasks.draft import BriefWork
 from bridge.concurrency import ToolLimiters
 from bridge.identity.callers.principals import OfferedNames, Principal
+from bridge.mcp.apps import is_for_app, is_for_model
 from bridge.mcp.client.upstream import OwnSession, QueueFullError, Upstream
 from bridge.mcp.client.values import ToolListing
-from bridge.mcp.tools import StandInKind, Tool
+from bridge.mcp.tools import Tool
 from bridge.source_state import SourceState
 from bridge.tools_as_agent.caller_login import AwaitedCall, CallerLoginCheck, Present
 from bridge.tools_as_agent.card import ToolServerSummary, make_card
@@ -57,6 +58,8 @@ from bridge.tools_as_agent.run import Conclusion, InputRequest, ToolRun
 from bridge.tools_as_agent.run_for_caller import RunForCaller, require_caller_token
 from bridge.tools_as_agent.shared_requests import SharedRequests, rights_now
 from bridge.tools_as_agent.skills import Skill, Skills, skill_remarks, skills_of
+from bridge.translate.extensions.apps import URI as APPS
+from bridge.translate.extensions.apps import declaration as app_tools
 from bridge.translate.extensions.availability import (
     FindUnavailable,
     UnavailablePeer,
@@ -192,7 +195,7 @@ class ToolsAgent:
         listed = [
             (source.key, tool)
             for source in self._sources.values()
-            for tool in _tools_of(source.upstream.listing, self._chosen.stand_ins)
+            for tool in _tools_of(source.upstream.listing, self._chosen)
         ]
         self.skill_set = skills_of(
             listed,
@@ -211,6 +214,8 @@ class ToolsAgent:
     def extensions(self) -> frozenset[str]:
         """The URIs of the extensions that a client may activate."""
         own = {URI} if self._requests is None else {URI, REQUESTS}
+        if self._chosen.shares_apps:
+            own.add(APPS)
         return frozenset({*own, *(extension.uri for extension in self._chosen.extensions)})
 
     @property
@@ -221,7 +226,7 @@ class ToolsAgent:
     @property
     def skills(self) -> tuple[AgentSkill, ...]:
         """The skills as the card shows them."""
-        return self.skill_set.on_card
+        return self.skill_set.for_everyone.on_card
 
     @property
     def published(self) -> tuple[Skill, ...]:
@@ -257,7 +262,8 @@ class ToolsAgent:
 
     def card(self, base_url: str) -> AgentCard:
         """The Agent Card for clients that reach the agent at this base URL."""
-        return self._card_at(base_url, self.skill_set.public, self._unavailable(), self._declared(None))
+        skills = self.skill_set.public if self._is_open() else self.skill_set.public.for_everyone
+        return self._card_at(base_url, skills, self._unavailable(), self._declared(None))
 
     def extended_card(self, base_url: str, principal: Principal) -> AgentCard:
         """The card with all skills that a principal may use, or could with another scope."""
@@ -394,7 +400,7 @@ class ToolsAgent:
         """
         question = resume_state_from(turn.kept) if turn.acting else None
         if not turn.acting or isinstance(question, ServerQuestion | FollowedTask):
-            return decide(turn, self.skill_set.usable_by(turn.principal), self.options)
+            return decide(turn, self._usable_in(turn), self.options)
         if not isinstance(question, OwnQuestion) or not question.skill_id:
             raise is_for_its_owner("Which skill runs")
         skill = self.skill_set.of_question(question.skill_id, question.source_key, question.tool_name)
@@ -406,6 +412,16 @@ class ToolsAgent:
         if isinstance(decision, AskModel):
             return decision.otherwise  # only the owner may have its texts sent to a model
         return decision
+
+    def _usable_in(self, turn: Turn) -> Skills:
+        """The skills that a turn may use. A tool for apps only is one of them if a client that has activated the
+        extension of apps names the tool, or answers its question."""
+        if APPS not in turn.extensions:
+            return self.skill_set.usable_by(turn.principal)
+        usable = self.skill_set.all_usable_by(turn.principal)
+        name = skill_named_by(turn, usable, self.options) or self.work_kept(turn.kept).skill
+        skill = usable.by_id.get(name)
+        return usable.only(skill) if skill is not None and skill.is_for_apps else usable.for_everyone
 
     def _require_scope(self, turn: Turn) -> None:
         """Require the scope of the skill that a message names or whose question it answers. For a caller who may use no
@@ -423,7 +439,7 @@ class ToolsAgent:
         if named is not None:
             _label_hop(named, None)
             self.skill_set.require_scope(turn.principal, named)
-        elif not self.skill_set.usable_by(turn.principal).skills:
+        elif not self.skill_set.all_usable_by(turn.principal).skills:
             for skill in self.skill_set.skills:
                 self.skill_set.require_scope(turn.principal, skill.id)
 
@@ -462,7 +478,7 @@ class ToolsAgent:
         """Whether a message that names only a context answers the context's only waiting task; see `is_answer`."""
         if self._requests_in(turn) is not None:
             return False
-        return is_answer(turn, self.skill_set.usable_by(turn.principal), self.options)
+        return is_answer(turn, self._usable_in(turn), self.options)
 
     def canceling(self, work: bytes) -> None:
         """See `Agent.canceling`. The call of a waiting task has ended, or ends with its work."""
@@ -556,7 +572,7 @@ class ToolsAgent:
         key = question.source_key, question.tool_name
         if key not in self.skill_set.by_key:
             self.refresh()  # its server may have come up without this agent being told
-        skill = self.skill_set.usable_by(principal).by_key.get(key)
+        skill = self.skill_set.all_usable_by(principal).by_key.get(key)
         if skill is None:
             return Conclusion(no_longer_there(question.skill_id))
         return self._run(RunTool(skill, question.arguments), principal.name, even_if_full=True)
@@ -600,7 +616,9 @@ class ToolsAgent:
         ]
         nothing = "this caller may use none of its skills" if self.skill_set.skills else ""
         declared = self._requests.declaration(shared) if self._requests is not None and shared else None
-        return make_card(base_url, servers, skills, self.options, nothing, unavailable, declared)
+        of_apps = app_tools((one.id, one.source_key, one.tool) for one in skills.skills if one.is_for_apps)
+        further = tuple(filter(None, (declared, of_apps)))
+        return make_card(base_url, servers, skills.for_everyone, self.options, nothing, unavailable, further)
 
 
 def _label_hop(skill_id: str, source: SkillSource | None) -> None:
@@ -609,12 +627,15 @@ def _label_hop(skill_id: str, source: SkillSource | None) -> None:
         hop.skill, hop.peer = skill_id, "" if source is None else source.key
 
 
-def _tools_of(listing: ToolListing, kinds: frozenset[StandInKind]) -> Sequence[Tool]:
-    """The tools of a server that become skills: its own, and those that stand for things of these kinds."""
-    if not kinds:
-        return listing.tools
-    stand_ins = (tool for tool in listing.stand_ins if tool.stands_for and tool.stands_for.kind in kinds)
-    return *listing.tools, *stand_ins
+def _tools_of(listing: ToolListing, options: AgentOptions) -> Iterator[Tool]:
+    """The tools of a server that an agent serves: its own, and those that stand for prompts or resources. Tools for
+    apps only are among them if the agent shares apps."""
+    for tool in listing.tools:
+        if is_for_model(tool.listed) or (options.shares_apps and is_for_app(tool.listed)):
+            yield tool
+    for tool in listing.stand_ins if options.stand_ins else ():
+        if tool.stands_for is not None and tool.stands_for.kind in options.stand_ins:
+            yield tool
 
 
 def _without_model(wait: ModelWait) -> RequireInput:

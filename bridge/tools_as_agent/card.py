@@ -66,11 +66,11 @@ def make_card(
     options: AgentOptions,
     nothing: str = "",
     unavailable: Sequence[UnavailablePeer] = (),
-    requests: AgentExtension | None = None,
+    further: Sequence[AgentExtension] = (),
 ) -> AgentCard:
     """The card of an agent that is reached at `base_url`. The A2A server adds the security schemes. `nothing` says why
     the agent has no skills, if the servers are not the reason. `unavailable` are the servers that have been down for a
-    while. `requests` declares the resources and prompts that the caller may use."""
+    while. `further` are the extensions that declare what the caller may use besides skills."""
     shown = [*skills.on_card] or [_placeholder(servers, nothing)]
     stand_in = "" if skills.skills or nothing else _PLACEHOLDER_ID
     greeting = servers[0].greeting if len(servers) == 1 else None
@@ -96,7 +96,7 @@ def make_card(
             extended_agent_card=False,
             extensions=(
                 declaration(skills.tools.items()),
-                *(() if requests is None else (requests,)),
+                *further,
                 *(_declared(extension) for extension in options.extensions),
                 *_availability(skills, unavailable, stand_in),
             ),

@@ -33,6 +33,8 @@ class AgentOptions:
     """Which of its servers' prompts and resources are skills, too."""
     links: ServedLinks | None = None
     """The addresses at which it serves linked resources; None serves none."""
+    shares_apps: bool = False
+    """Whether it passes on the MCP Apps of its servers."""
     chooser: Chooser | None = None
     """The model that is asked what a text means; None asks none."""
     push: bool = False

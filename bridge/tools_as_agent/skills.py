@@ -20,6 +20,7 @@ from bridge.a2a.model.errors import FORBIDDEN, A2AError
 from bridge.a2a.model.objects import AgentSkill, Message, Part, Role
 from bridge.identity.callers.challenges import insufficient_scope
 from bridge.identity.callers.principals import OfferedNames, Principal, ScopeRule
+from bridge.mcp.apps import is_for_model
 from bridge.mcp.tools import Tool
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.translate.arguments import properties_of, quick_problems_of
@@ -70,6 +71,11 @@ class Skill:
     def key(self) -> ToolKey:
         """Identifies the tool, independently of the skill's id."""
         return self.source_key, self.tool.name
+
+    @property
+    def is_for_apps(self) -> bool:
+        """Whether only an app of its server may call it."""
+        return not is_for_model(self.listed.listed)
 
     @property
     def may_be_brief(self) -> bool:
@@ -202,13 +208,19 @@ class Skills:
             raise A2AError(FORBIDDEN, words, metadata={"scope": scope}, headers=insufficient_scope(scope))
 
     @cached_property
+    def for_everyone(self) -> Skills:
+        """The skills that are not for apps only."""
+        left = tuple(skill for skill in self.skills if not skill.is_for_apps)
+        return self if len(left) == len(self.skills) else replace(self, skills=left)
+
+    @cached_property
     def public(self) -> Skills:
         """The skills that the card shows to everyone."""
         left = tuple(skill for skill in self.skills if skill.override.public is not False)
         return self if len(left) == len(self.skills) else replace(self, skills=left)
 
     def seen_by(self, principal: Principal) -> Skills:
-        """The skills that a principal may use, or could with another scope. Cached like `usable_by`."""
+        """The skills that a principal may use, or could with another scope. Cached like `all_usable_by`."""
         if "*" in principal.skills:
             return self
         rights = principal.skills, principal.scopes
@@ -218,6 +230,10 @@ class Skills:
         return self._seen[rights]
 
     def usable_by(self, principal: Principal) -> Skills:
+        """The skills that a principal may use, without those for apps only."""
+        return self.all_usable_by(principal).for_everyone
+
+    def all_usable_by(self, principal: Principal) -> Skills:
         """The skills that a principal may use. Cached for all principals with the same rights."""
         if "*" in principal.skills:
             return self

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -24,6 +24,7 @@ from bridge.mcp.host_schemas import ShownOutput, shown_input, shown_output
 from bridge.mcp.tools import SchemaBudget, Tool, UnservableTool, tools_from
 from bridge.text.jsonvalues import JsonObject
 from bridge.text.safe_text import icon_link, web_link, without_hidden_characters
+from bridge.translate.extensions.apps import declared_app_tools
 from bridge.translate.extensions.bridge import URI
 from bridge.translate.own_tools import (
     AGENT_HINTS,
@@ -97,6 +98,10 @@ class AgentTool:
     """Notes on what the server listed but hosts do not see."""
     far_names: tuple[str, ...] = ()
     """The names that another bridge behind this tool may give its skill: prefixed by the tool's server."""
+    server: str = ""
+    """The key that the agent gives to the tool's server; "" if it is not known."""
+    is_for_apps: bool = False
+    """Whether only an app of its server may call it, and no model may see it."""
 
 
 def tools_of_agents(
@@ -197,7 +202,8 @@ def _tools_of(
     card, work = source.card, SchemaBudget()
     originals = _originals(card, work)
     if originals is not None and not originals:
-        return []  # a bridge's agent without tools: its one skill is a placeholder that cannot be called
+        # A bridge's agent without tools: its one skill is a placeholder that cannot be called.
+        return [*_app_tools(source, rules, work, unread)]
     if rules.granularity == "agent":
         return [_whole_agent(source, source.key)]
     if not card.skills:
@@ -207,10 +213,26 @@ def _tools_of(
         if originals is None or skill_id not in originals:
             tools.append(_message_tool(source, skill))
         elif isinstance(original := originals[skill_id], Tool):
-            tools.append(_original(source, skill, original, work))
+            server = next(iter(skill.tags), "")  # a bridge's first tag is the server
+            tools.append(_original(source, skill.id, server, original, work))
         else:
             unread.append((source.key, original))
-    return tools
+    return [*tools, *_app_tools(source, rules, work, unread)]
+
+
+def _app_tools(
+    source: ToolSource, rules: ToolRules, work: SchemaBudget, unread: list[tuple[str, UnservableTool]]
+) -> Iterator[AgentTool]:
+    """The tools that only apps may call. They are no skills of the card. Apps need the single tools, so there are none
+    where tools stand for whole agents or are searched."""
+    if rules.granularity != "skill":
+        return
+    for declared in declared_app_tools(source.card.capabilities.extensions)[: rules.skills_most]:
+        if isinstance(tool := _tool_from(declared.id, declared.listed, work), Tool):
+            made = _original(source, declared.id, declared.server, tool, work)
+            yield replace(made, is_for_apps=True)
+        else:
+            unread.append((source.key, tool))
 
 
 def _originals(card: AgentCard, work: SchemaBudget) -> Mapping[str, Tool | UnservableTool] | None:
@@ -236,24 +258,24 @@ def _tool_from(skill_id: str, listed: JsonValue, work: SchemaBudget) -> Tool | U
     return tools[0]
 
 
-def _original(source: ToolSource, skill: AgentSkill, tool: Tool, work: SchemaBudget) -> AgentTool:
+def _original(source: ToolSource, skill_id: str, server: str, tool: Tool, work: SchemaBudget) -> AgentTool:
     listed = {key: value for key, value in tool.listed.items() if key not in ("execution", "outputSchema")}
     schema, output = listed["inputSchema"], _output_of(tool, work)
     assert isinstance(schema, dict)  # tools_from takes no other
     listed["inputSchema"] = shown_input(schema)
     if output.schema is not None:
         listed["outputSchema"] = output.schema
-    far = tuple(f"{server}_{tool.name}" for server in skill.tags[:1])  # a bridge's first tag is the server
     return AgentTool(
         tool.name,
         source.key,
-        skill.id,
+        skill_id,
         listed,
         tool,
         tool.input_schema,
         output.validator,
         notes=(*tool.odd, *([output.why] if output.why else [])),
-        far_names=far,
+        far_names=(f"{server}_{tool.name}",) if server else (),
+        server=server,
     )
 
 

@@ -61,6 +61,7 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
             "share",
             "stand_ins",
             "links",
+            "shares_apps",
             "chooser",
         },
         "FreshnessBounds": {"retry_seconds", "answer_seconds"},

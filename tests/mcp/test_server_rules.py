@@ -240,7 +240,7 @@ class Placed(Face):
     def tool_called(self, name: str, arguments: Json) -> str | None:
         return name
 
-    def tools(self, may_use: MayUse = may_use_everything) -> list[Json]:
+    def tools(self, may_use: MayUse = may_use_everything, **_: bool) -> list[Json]:
         place = {"type": "string", "x-mcp-header": "Place"}
         return [{"name": "echo", "inputSchema": {"type": "object", "properties": {"place": place}}}]
 

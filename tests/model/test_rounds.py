@@ -12,12 +12,13 @@ import anyio
 import pytest
 
 from bridge.telemetry.families import text_of
+from bridge.translate.extensions.apps import URI as APPS
 from bridge.translate.extensions.bridge import MODEL
 from tests.support.asking import asking_url
 from tests.support.model_desk import ASKED, FILE, Api, Desk, about, desk, tools
 from tests.support.model_server import Answer, chooses, gives, says, waits
 from tests.support.observed import collecting
-from tests.support.running import call_part, texts
+from tests.support.running import Rpc, call_part, texts
 from tests.support.several import state, words
 from tests.support.tool_server import listed
 
@@ -156,6 +157,20 @@ async def test_a_result_never_widens_which_tools_may_be_called(tmp_path: Path, o
         task = await served.ask()
         assert state(task) == ("AUTH_REQUIRED" if obeys == "wipe" else "COMPLETED")
         assert served.tools.calls == [("greet", {"who": "Ada"})]
+
+
+@pytest.mark.proves("map-apps")
+async def test_a_tool_for_apps_only_is_never_offered_to_a_model(tmp_path: Path) -> None:
+    listing = [*tools(), {**listed("tick"), "_meta": {"ui": {"visibility": ["app"]}}}]
+    file = f'{FILE}share = ["resources", "apps"]\n'
+    async with rounds_desk(
+        tmp_path, GREETS, chooses("tick"), says("Done."), file=file, listing=listing
+    ) as served:
+        await served.ask()
+        assert "tick" not in json.dumps([request["tools"] for request in served.model.requests])
+        client = Rpc(served.rpc.client, served.rpc.url, {"A2A-Extensions": APPS})
+        await client.send(call_part("tick"))
+        assert [name for name, _ in served.tools.calls] == ["greet", "tick"]
 
 
 async def test_tools_that_are_new_or_changed_since_the_first_question_are_not_offered(tmp_path: Path) -> None:

@@ -481,6 +481,10 @@ MAPPING: Final = (
                 "For clients that know nothing of MCP, a prompt is a skill that answers its messages, and a template"
                 " and the plain resources are skills that read, under the rights of the caller"
             ),
+            "map-apps": (
+                "MCP Apps cross A2A: pages and links as their server has them; tools for apps only, for hosts that show"
+                " apps and clients of the extension, under the rights and confirmations of the caller"
+            ),
             "map-mcp-requests": (
                 "Requests of MCP, their results, errors and notifications cross A2A to the letter"
             ),

@@ -65,10 +65,10 @@ class Face:
     stopped: int = 0
     moved: anyio.Event = field(default_factory=anyio.Event)
 
-    def tool(self, name: str, may_use: MayUse = may_use_everything) -> Json | None:
+    def tool(self, name: str, may_use: MayUse = may_use_everything, **_: bool) -> Json | None:
         return next((tool for tool in self.tools(may_use) if tool["name"] == name), None)
 
-    def tools(self, may_use: MayUse = may_use_everything) -> Sequence[Json]:
+    def tools(self, may_use: MayUse = may_use_everything, **_: bool) -> Sequence[Json]:
         number = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
         more = {"result": {"outputSchema": number, "x-unknown": {"kept": None}}}
         return [

@@ -18,6 +18,7 @@ from pydantic import JsonValue
 from bridge.a2a.model.objects import AgentCard
 from bridge.agents_as_tools.resources import SCHEME
 from bridge.errors import PeerError, echoed
+from bridge.mcp.apps import SCHEME as APPS
 from bridge.text.jsonvalues import JsonObject
 from bridge.translate.extensions.mcp_requests import COMPLETE, declared_servers
 
@@ -63,11 +64,18 @@ class SharedServer:
     """What hosts see before the server's own URIs and templates."""
     name_prefix: str = ""
     """What hosts see before the server's own names of prompts."""
+    card_key: str = ""
+    """The server's key on the card, which tools refer to."""
 
     @property
     def id(self) -> str:
         """Identifies the server within the MCP server of the bridge."""
         return f"{self.agent_key}/{self.key}"
+
+    @property
+    def app_prefix(self) -> str:
+        """What hosts see in place of `ui://`, with which the URIs of all apps begin."""
+        return APPS + self.uri_prefix.removeprefix(SCHEME)
 
     def can(self, capability: str, feature: str = "") -> bool:
         """Whether the server has a capability, and a feature of it."""
@@ -96,7 +104,7 @@ class SharedServer:
     def _entries(self, method: str, result: JsonObject) -> Iterator[JsonValue]:
         field_name, name = LISTS[method]
         listed = result[field_name]
-        prefix = self.name_prefix if name == "name" else self.uri_prefix
+        shown = self._shown_name if name == "name" else self.shown_uri
         for entry in _listed(listed):
             own = entry.get(name) if isinstance(entry, dict) else None
             if (
@@ -106,11 +114,14 @@ class SharedServer:
             ):
                 logger.warning("%s: an entry of %s has no %s, and is left out", self.id, method, name)
                 continue
-            yield {**entry, name: prefix + own} if prefix else entry
+            yield {**entry, name: shown(own)} if self.uri_prefix else entry
+
+    def _shown_name(self, name: str) -> str:
+        return self.name_prefix + name
 
     def _shown_contents(self, contents: JsonValue) -> JsonValue:
         if isinstance(contents, dict) and isinstance(uri := contents.get("uri"), str):
-            return {**contents, "uri": self.uri_prefix + uri}
+            return {**contents, "uri": self.shown_uri(uri)}
         return contents
 
     def _shown_message(self, message: JsonValue) -> JsonValue:
@@ -128,10 +139,14 @@ class SharedServer:
 
     def shown_uri(self, uri: str) -> str:
         """The URI by which hosts know a resource of the server."""
+        if uri.startswith(APPS):
+            return self.app_prefix + uri.removeprefix(APPS)
         return self.uri_prefix + uri
 
     def own_uri(self, uri: str) -> str:
         """The server's own URI of a resource."""
+        if self.uri_prefix and uri.startswith(self.app_prefix):
+            return APPS + uri.removeprefix(self.app_prefix)
         return uri.removeprefix(self.uri_prefix)
 
     def own_params(self, method: str, params: JsonObject) -> JsonObject:
@@ -145,7 +160,7 @@ class SharedServer:
     def _own_names(self, names: JsonObject) -> JsonObject:
         changed = dict(names)
         if isinstance(uri := names.get("uri"), str):
-            changed["uri"] = uri.removeprefix(self.uri_prefix)
+            changed["uri"] = self.own_uri(uri)
         if isinstance(name := names.get("name"), str):
             changed["name"] = name.removeprefix(self.name_prefix)
         return changed
@@ -165,8 +180,17 @@ class SharedServers:
 
     def of_uri(self, uri: str) -> SharedServer | None:
         """The server whose prefix a URI or template has; None if there is none."""
-        having = [one for one in self.with_capability("resources") if uri.startswith(one.uri_prefix)]
+        having = [
+            one
+            for one in self.with_capability("resources")
+            if uri.startswith((one.uri_prefix, one.app_prefix))
+        ]
         return max(having, key=lambda server: len(server.uri_prefix), default=None)
+
+    def of_tool(self, agent_key: str, server: str) -> SharedServer | None:
+        """The server of a tool, by its key at the agent; None if its resources are not shared."""
+        having = self.with_capability("resources")
+        return next((one for one in having if (one.agent_key, one.card_key) == (agent_key, server)), None)
 
     def of_prompt(self, name: str) -> SharedServer | None:
         """The server whose prefix the name of a prompt has; None if there is none."""
@@ -196,7 +220,8 @@ def _servers_of(agent_key: str, card: AgentCard, *, is_only: bool) -> Iterator[S
             logger.warning("%s: its server %s is left out: the key is no name", agent_key, echoed(key))
             continue
         can = capabilities if card.capabilities.streaming else _without_changes(capabilities)
-        yield SharedServer(agent_key, key if len(declared) > 1 else "", can, uri_prefix, name_prefix)
+        asked_as = key if len(declared) > 1 else ""
+        yield SharedServer(agent_key, asked_as, can, uri_prefix, name_prefix, key)
 
 
 def _without_changes(capabilities: JsonObject) -> JsonObject:

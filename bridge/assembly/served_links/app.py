@@ -145,7 +145,7 @@ def _allowed(agent: ToolsAgent, link: ServedLink, principal: Principal) -> Upstr
     upstream = agent.upstreams.get(origin.source_key)
     if upstream is None:
         raise HandleError
-    skill = agent.skill_set.usable_by(principal).by_id.get(origin.skill_id)
+    skill = agent.skill_set.all_usable_by(principal).by_id.get(origin.skill_id)
     if skill is None or skill.source_key != origin.source_key:
         raise A2AError(FORBIDDEN, "You may no longer use the skill that gave this link")
     is_of_resources = skill.tool.stands_for is not None and skill.tool.stands_for.kind == "resources"

@@ -163,6 +163,11 @@ def rule_faults(
             words = "`public = true` needs the address of this bridge, and [bridge] has no `public_url`"
             yield ConfigFault((*path, "public"), words, "write `public_url` in [bridge]")
     yield from _forwarding_faults(data)
+    for path, face in tables_at(data, ("tools_as_agent", "*")):
+        share = face.get("share")
+        if isinstance(share, list) and "apps" in share and "resources" not in share:
+            words = "`apps` needs `resources`: the page of an app is a resource of its server"
+            yield ConfigFault((*path, "share"), words, 'write share = ["resources", "apps"]')
     for section in MADE_OF:
         for path, face in tables_at(data, (section, "*")):
             yield from _override_faults(path, face)

@@ -375,10 +375,11 @@ class ToolsAsAgentTable(Table):
         description="the extensions of A2A that its card declares; their metadata passes to and from the tools in "
         "`_meta`",
     )
-    share: Annotated[tuple[Literal["resources", "prompts"], ...], Field(strict=False)] = Field(
+    share: Annotated[tuple[Literal["resources", "prompts", "apps"], ...], Field(strict=False)] = Field(
         default=(),
         description="what its tool servers have besides tools and it passes on: `resources` (with their templates), "
-        "`prompts`, each with completion (docs/extensions.md); without it, nothing",
+        "`prompts`, each with completion; `apps`, their MCP Apps, which needs `resources` (docs/extensions.md); "
+        "without it, nothing",
     )
     prompts: Literal["skills"] | None = Field(
         default=None,

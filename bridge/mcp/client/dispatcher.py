@@ -109,6 +109,8 @@ CAPABILITIES: Final[JsonObject] = {
 """The capabilities that every request of MCP 2026-07-28 declares. Sampling is not declared, and roots only to a server
 for which the file names folders."""
 
+_NO_EXTENSIONS: Final[Mapping[str, Any]] = {}
+
 _NOT_TAKEN_IN: Final = (
     "it sent {} requests ({} bytes) without reading the answers, so its connection was ended: `unanswered_most` and"
     " `result_limit_bytes` of the tool server are the limits"
@@ -429,8 +431,15 @@ class Stamp:
     modern: bool = False
 
     @classmethod
-    def of(cls, session: ClientSession, client: Implementation, roots: tuple[str, ...] = ()) -> Stamp:
-        """The stamp for a session whose handshake is done, with a server that has these `roots`."""
+    def of(
+        cls,
+        session: ClientSession,
+        client: Implementation,
+        roots: tuple[str, ...] = (),
+        extensions: Mapping[str, Any] = _NO_EXTENSIONS,
+    ) -> Stamp:
+        """The stamp for a session whose handshake is done, with a server that has these `roots`. `extensions` are
+        declared besides those of every session."""
         version = session.protocol_version
         assert version is not None
         if version not in MODERN_PROTOCOL_VERSIONS:
@@ -438,7 +447,7 @@ class Stamp:
         meta: JsonObject = {
             PROTOCOL_VERSION_META_KEY: version,
             CLIENT_INFO_META_KEY: client.model_dump(by_alias=True, mode="json", exclude_none=True),
-            CLIENT_CAPABILITIES_META_KEY: capabilities_with_roots(CAPABILITIES, roots),
+            CLIENT_CAPABILITIES_META_KEY: capabilities_with_roots(_with_extensions(extensions), roots),
         }
         return cls(version, meta, modern=True)
 
@@ -451,6 +460,13 @@ class Stamp:
                 stamped[MCP_NAME_HEADER] = encode_header_value(name)
             stamped.update(headers)
         return stamped
+
+
+def _with_extensions(extensions: Mapping[str, Any]) -> JsonObject:
+    """The capabilities of a client, with further extensions."""
+    own = CAPABILITIES["extensions"]
+    assert isinstance(own, dict)
+    return {**CAPABILITIES, "extensions": {**own, **extensions}} if extensions else CAPABILITIES
 
 
 def _weight_of(request: JSONRPCRequest) -> int:

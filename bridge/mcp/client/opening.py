@@ -67,8 +67,10 @@ class Opener:
         memory: ServerMemory,
         settings: ServerSettings,
         on_question: Callable[[], None],
+        *,
+        shows_apps: bool = False,
     ) -> None:
-        """`on_question` is as in `open_connection`."""
+        """`on_question` and `shows_apps` are as in `open_connection`."""
         self._target = target
         self._server = str(target)
         self._era = era
@@ -78,6 +80,7 @@ class Opener:
             attribution_seconds=settings.attribution_seconds,
             on_question=on_question,
             unanswered_most=settings.unanswered_most,
+            shows_apps=shows_apps,
         )
         self._settings = settings
         self.last_words = LastWords()

@@ -27,6 +27,7 @@ from pydantic import JsonValue
 from bridge.concurrency import Backoff, Signal
 from bridge.errors import UNAUTHORIZED, PeerError
 from bridge.identity.logins.login_credentials import LoginNeededError
+from bridge.mcp import apps
 from bridge.mcp.client.dispatcher import OnTaskNews, Stamp, UnansweredBounds, Wire
 from bridge.mcp.client.elicitation_routing import ElicitationRouter
 from bridge.mcp.client.eras import Era, negotiate
@@ -458,12 +459,14 @@ async def open_connection(
     last_words: LastWords | None = None,
     over_http_sse: bool = False,
     is_guess: bool = False,
+    shows_apps: bool = False,
 ) -> AsyncIterator[ServerConnection]:
     """Connect to a server and complete the handshake before the deadline.
 
     `attribution_seconds` and `on_question` are as in `ElicitationRouter`; `unanswered_most` is the `most` of
     `UnansweredBounds`. `last_words` gets the stderr of a child. `is_guess` says that the URL may not speak the
-    transport; then even its first event is waited for only until the deadline.
+    transport; then even its first event is waited for only until the deadline. `shows_apps` says whether the bridge
+    declares MCP Apps.
 
     Raises:
         UsageError: the server's command cannot be started (in a group of exceptions).
@@ -480,7 +483,10 @@ async def open_connection(
         bounds = UnansweredBounds(unanswered_most, target.result_limit_bytes)
         wire = Wire(name, streams, questions, holder.tools_changed, bounds, target.roots)
         async with ClientSession(
-            client_info=CLIENT, dispatcher=wire, elicitation_callback=_answered_by_the_wire
+            client_info=CLIENT,
+            dispatcher=wire,
+            elicitation_callback=_answered_by_the_wire,
+            extensions=dict(apps.DECLARED) if shows_apps else None,
         ) as session:
             with anyio.CancelScope(deadline=deadline.ends_at) as greeting:
                 spoken = await _greet(session, era, name, last_words, is_url=isinstance(target, HttpTarget))
@@ -488,7 +494,7 @@ async def open_connection(
                 raise SilentServerError(
                     f"{name} was reached, but gave no MCP answer {deadline.words}", detail=str(last_words)
                 )
-            stamp = Stamp.of(session, CLIENT, target.roots)
+            stamp = Stamp.of(session, CLIENT, target.roots, apps.DECLARED if shows_apps else {})
             ids = _request_ids(spoken)
             holder.connection = ServerConnection(
                 name, wire, session, spoken, stamp, questions, last_words, is_child, ids

@@ -151,12 +151,13 @@ class Session:
         peer: str | None = None,
         hops: Hops = UNHEARD,
         stand_ins: frozenset[StandInKind] = frozenset(),
+        shows_apps: bool = False,
     ) -> None:
         """`on_change` is called when the tools have changed, or the server went up or down. `on_question` is called
         when the server asks something in the middle of a call and does not name the call. `on_refusal` is called with
         the reason when the server refuses a request for lack of credentials, and with an empty text when it accepts a
         request. `peer` is the server's name in hops; None if it is `name`. `stand_ins` are the kinds of things that are
-        presented as tools.
+        presented as tools. `shows_apps` says whether the bridge declares MCP Apps to the server.
 
         `baggage_keys` are the keys of a trace's baggage that are sent to a server on another machine.
         """
@@ -193,6 +194,7 @@ class Session:
             self._memory,
             settings,
             on_question,
+            shows_apps=shows_apps,
         )
         self._tell_of_trace = partial(
             trace.told_to_peer, is_local=is_local(target), baggage_keys=baggage_keys

@@ -89,10 +89,11 @@ class Upstream:
         hops: Hops = UNHEARD,
         known_listing: KeptListing | None = None,
         stand_ins: frozenset[StandInKind] = frozenset(),
+        shows_apps: bool = False,
     ) -> None:
         """`on_change` is called when the tools have changed, or the server went up or down; see `Session`.
         `known_listing` is what the server listed when an earlier process reached it. `stand_ins` are the kinds
-        of things that are presented as tools."""
+        of things that are presented as tools. `shows_apps` says whether the bridge declares MCP Apps to the server."""
         self.target = target
         self.logins = logins
         """The logins of the callers, each of whom has a session of its own; None if the server wants none of them."""
@@ -112,6 +113,7 @@ class Upstream:
             peer=name,
             hops=hops,
             stand_ins=stand_ins,
+            shows_apps=shows_apps,
         )
         is_serial = self._memory.recall(Fact.SERIAL, str(target)) is not None
         self._slots_each = 1 if is_serial else self._concurrency

@@ -279,11 +279,14 @@ class ToolFace(Protocol):
         """The requests that remote agents answer; None if no agent ever answers any."""
         ...
 
-    def tools(self, may_use: MayUse = may_use_everything) -> Sequence[JsonObject]:
-        """The tools, each a Tool that is sent without parsing. Called for every request, so it must be fast."""
+    def tools(self, may_use: MayUse = may_use_everything, *, with_apps: bool = False) -> Sequence[JsonObject]:
+        """The tools, each a Tool that is sent without parsing. Called for every request, so it must be fast.
+        `with_apps` includes the tools that only MCP Apps may call."""
         ...
 
-    def tool(self, name: str, may_use: MayUse = may_use_everything) -> JsonObject | None:
+    def tool(
+        self, name: str, may_use: MayUse = may_use_everything, *, with_apps: bool = False
+    ) -> JsonObject | None:
         """The tool of this name, as `tools` shows it; None if the caller may use no such tool."""
         ...
 

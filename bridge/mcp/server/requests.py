@@ -18,6 +18,7 @@ from pydantic import JsonValue
 from bridge import trace
 from bridge.identity.callers.principals import LOCAL, Principal
 from bridge.identity.tokens.caller_token import CLIENT_CHARACTERS
+from bridge.mcp.apps import shows_apps
 from bridge.mcp.server.back_channel import DeclaredCapabilities, LegacyElicitation, ProgressSender
 from bridge.mcp.server.endpoint import REVOKED
 from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal
@@ -110,6 +111,12 @@ def incoming_of(context: Context, reports: ProgressSender) -> IncomingCall:
         request_state=param(context, "requestState"),
         **more,
     )
+
+
+def takes_apps(context: Context) -> bool:
+    """Whether the client shows MCP Apps, so that it gets the tools that only apps may call."""
+    capabilities = context.session.client_capabilities
+    return capabilities is not None and shows_apps(capabilities.extensions)
 
 
 def without_null_token(context: Context) -> Context:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import anyio
@@ -50,6 +51,7 @@ from bridge.mcp.server.requests import (
     principal_of,
     require_admitted,
     require_readable,
+    takes_apps,
     without_null_token,
 )
 from bridge.mcp.server.sdk_server import checked_server, introduce
@@ -111,16 +113,18 @@ class McpServer:
         self._freed = Signal()
         self._endpoint: Endpoint | None = None
         self._methods: dict[str, _Method] = {
-            "tools/list": self._list("tools", face.tools, for_legacy),
+            "tools/list": self._list("tools", self._tools_for, for_legacy),
             "tools/call": self._call,
-            "resources/list": self._list("resources", face.resources),
+            "resources/list": self._list("resources", lambda context: face.resources(_may_see(context))),
             "resources/templates/list": self._list("resourceTemplates", lambda _: face.templates()),
             "resources/read": self._read,
-            "prompts/list": self._list("prompts", face.prompts),
+            "prompts/list": self._list("prompts", lambda context: face.prompts(_may_see(context))),
             "prompts/get": self._prompt,
             **({} if face.tasks is None else TaskMethods(face.tasks).by_name),
         }
-        self._server = checked_server(face, self._answer, self._listening, self._input_schema)
+        self._server = checked_server(
+            face, self._answer, self._listening, partial(self._input_schema, with_apps=True)
+        )
         self._server.add_notification_handler(
             "notifications/initialized", types.NotificationParams, self._remember_legacy
         )
@@ -282,7 +286,7 @@ class McpServer:
     def _list(
         self,
         key: str,
-        items: Callable[[MayUse], Sequence[JsonObject]],
+        items: Callable[[Context], Sequence[JsonObject]],
         for_legacy: Callable[[JsonObject], JsonObject] | None = None,
     ) -> Callable[[Context], Awaitable[JsonObject]]:
         async def answer(context: Context) -> JsonObject:
@@ -290,7 +294,7 @@ class McpServer:
             if is_further and not is_shared:
                 raise McpRefusal(INVALID_PARAMS, "The cursor is not known: this list has one page")
             # A list may depend on the caller (2026-07-28 tools/list), never on earlier requests.
-            listed = [] if is_further else items(principal_of(context).may_see)
+            listed = [] if is_further else items(context)
             if is_shared:
                 return await self._shared.page(context, key, [*listed])
             if for_legacy is not None and not is_modern(context):
@@ -301,6 +305,9 @@ class McpServer:
             return result
 
         return answer
+
+    def _tools_for(self, context: Context) -> Sequence[JsonObject]:
+        return self._face.tools(_may_see(context), with_apps=takes_apps(context))
 
     @property
     def open_streams(self) -> int:
@@ -377,7 +384,8 @@ class McpServer:
 
     async def _answered(self, context: Context) -> JsonObject:
         name = param(context, "name")
-        if self._input_schema(name, principal_of(context).may_use) is None:
+        with_apps = takes_apps(context)
+        if self._input_schema(name, principal_of(context).may_use, with_apps=with_apps) is None:
             raise McpRefusal(INVALID_PARAMS, f"Unknown tool: {echoed(name)}")
         if (hop := trace.hop.get()) is not None:
             hop.skill, hop.is_answer = name, bool(param(context, "inputResponses"))
@@ -463,13 +471,19 @@ class McpServer:
     def _is_for_one_principal(self) -> bool:
         return self._endpoint is None or not self._endpoint.access.needs_token
 
-    def _input_schema(self, name: str, may_use: MayUse = may_use_everything) -> JsonObject | None:
+    def _input_schema(
+        self, name: str, may_use: MayUse = may_use_everything, *, with_apps: bool = False
+    ) -> JsonObject | None:
         """The input schema of a tool; None if the caller may use no tool of this name."""
-        tool = self._face.tool(name, may_use)
+        tool = self._face.tool(name, may_use, with_apps=with_apps)
         if tool is None:
             return None
         schema = tool.get("inputSchema")
         return schema if isinstance(schema, dict) else {}
+
+
+def _may_see(context: Context) -> MayUse:
+    return principal_of(context).may_see
 
 
 async def _tell_legacy(session: ServerSession) -> None:

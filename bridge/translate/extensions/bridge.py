@@ -71,7 +71,7 @@ _LISTED: Final = (
 
 def declaration(tools: Iterable[tuple[str, Tool]]) -> AgentExtension:
     """The declaration of the extension on the card: each tool as its server lists it, by its skill id."""
-    listed: JsonObject = {skill_id: _declared(tool) for skill_id, tool in tools}
+    listed: JsonObject = {skill_id: declared_tool(tool) for skill_id, tool in tools}
     return AgentExtension(
         uri=URI,
         description="The MCP tools behind the skills, and their results block by block",
@@ -80,7 +80,7 @@ def declaration(tools: Iterable[tuple[str, Tool]]) -> AgentExtension:
     )
 
 
-def _declared(tool: Tool) -> JsonObject:
+def declared_tool(tool: Tool) -> JsonObject:
     """A tool as its server lists it, without icons that a client may not show."""
     declared: JsonObject = {key: tool.listed[key] for key in _LISTED if key in tool.listed}
     if isinstance(icons := declared.get("icons"), list):
