@@ -15,7 +15,7 @@ import anyio
 import httpx2
 
 from bridge.a2a.client.agent_card import CardSource, VerifiesCards
-from bridge.a2a.client.agent_client import ClientOptions, Deadlines
+from bridge.a2a.client.agent_client import ClientOptions, Deadlines, OpenGrpc
 from bridge.a2a.client.card_places import base_url
 from bridge.a2a.client.catalog import CatalogEntry, CatalogSource, Selection
 from bridge.a2a.client.credentials import Credentials, card_credentials
@@ -43,6 +43,7 @@ from bridge.local.private_files import private_folder
 from bridge.local.user_folders import cache_folder, state_folder
 from bridge.mcp.server.server import McpLimits, McpServer
 from bridge.notices import Notify, TokenListener, ignore_notice
+from bridge.remotes.grpc_calls import GrpcCalls
 from bridge.remotes.on_behalf import ByExchange, ByHeader, ByLogin, OnBehalf
 from bridge.remotes.remote_agent import RemoteAgent
 from bridge.seal import Seal, agent_mark, key_in, keys_in
@@ -70,6 +71,8 @@ class SharedResources:
     """The logins of callers at a peer that wants a login of each; None if nobody could open a link to such a login."""
     notify: Notify = ignore_notice
     """Takes notices."""
+    grpc: OpenGrpc | None = None
+    """Makes transports over gRPC; None calls no agent over gRPC."""
 
     @property
     def cache_folder(self) -> Path:
@@ -97,10 +100,22 @@ async def shared_resources(
     except UsageError as exc:
         raise UsageError(f"{exc}; set XDG_STATE_HOME to keep the state in another folder") from exc
     timeout = httpx2.Timeout(None, connect=plan.profile.agents.agent_connect_seconds)
-    async with GuardedClient(timeout=timeout, limits=httpx2.Limits(keepalive_expiry=2.0)) as http:
+    async with (
+        GuardedClient(timeout=timeout, limits=httpx2.Limits(keepalive_expiry=2.0)) as http,
+        GrpcCalls() as calls,
+    ):
         hints = PushHints(push_url)
         yield SharedResources(
-            http, seal, plan.profile, place.cache, place.baggage_keys, hops, hints, logins_at, notify
+            http,
+            seal,
+            plan.profile,
+            place.cache,
+            place.baggage_keys,
+            hops,
+            hints,
+            logins_at,
+            notify,
+            calls.transports,
         )
 
 
@@ -268,6 +283,7 @@ def remote_agent(
         hops=shared.hops,
         versions=VERSIONS.chosen(remote.dialect),
         how_to_log_in=_how_to_log_in(key, remote),
+        grpc=shared.grpc,
     )
     # A catalog reports the tokens of its agents itself.
     if remote.catalog is None and shared.notify is not ignore_notice:

@@ -67,6 +67,7 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
         "FreshnessBounds": {"retry_seconds", "answer_seconds"},
         "ClientOptions": {
             "extensions",
+            "grpc",
             "credentials",
             "trust",
             "undeclared",

@@ -87,9 +87,6 @@ _HEADINGS: Final = {
 _EXTENDED: Final = (
     "The bridge never requests the extended card of an agent: it calls the skills on the public card"
 )
-_GRPC: Final = (
-    "The bridge serves gRPC and does not call agents over gRPC yet: it ignores the gRPC interfaces of agents"
-)
 _TLS: Final = (
     "The bridge serves HTTPS if its file names a certificate. Otherwise it serves plain HTTP, on loopback or"
     " behind a proxy (docs/guides/let-colleagues-in.md). As a client it calls the given URL, also over plain HTTP"
@@ -366,7 +363,7 @@ A2A: Final = (
         "a2a-10.6-errors", "10.6", "Errors of gRPC have an ErrorInfo, and a BadRequest for invalid fields"
     ),
     _agent("a2a-10.7-streaming", "10.7", "Streams of gRPC are server streams, and end with the task"),
-    _client("a2a-10-called", "10", "The bridge calls agents over gRPC", deferred=_GRPC),
+    _client("a2a-10-called", "10", "The bridge calls agents that offer only gRPC"),
     # Security
     _both("a2a-7.1-tls", "7.1", "Production deployments use TLS", deferred=_TLS),
     _agent("a2a-7.4-authenticated", "7.4", "Every request is authenticated as the card declares"),

@@ -11,6 +11,7 @@ FOLDERS: Final = ("a2a", "mcp", "translate", "tools_as_agent", "agents_as_tools"
 EXEMPT: Final[Mapping[str, str]] = {
     "a2a/model/test_objects.py": "what goes without a mark is about the model as Python values, and on no wire",
     "a2a/layers/test_layers.py": "it is about the order of the bridge's own parts, of which A2A knows nothing",
+    "a2a/grpc/test_grpc_client.py": "what goes without a mark is about faults of peers and which address is called",
     "a2a/grpc/test_grpc_server.py": "what goes without a mark is about imports and bounds, and on no wire",
     "a2a/grpc/test_messages.py": "what goes without a mark is about the JSON of the tests themselves",
     "a2a/client/test_hops.py": "it is about what the bridge tells of its requests, of which A2A knows nothing",

@@ -43,6 +43,7 @@ from bridge.a2a.client.transports import (
 )
 from bridge.a2a.model import objects, operations, push_objects
 from bridge.a2a.model.objects import (
+    GRPC,
     AgentCard,
     AgentInterface,
     Message,
@@ -51,12 +52,17 @@ from bridge.a2a.model.objects import (
     TaskPushNotificationConfig,
 )
 from bridge.a2a.model.operations import AnswerT, RequestT, Streamed, Unary
+from bridge.a2a.wire.dialect import Dialect
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.errors import PeerError
 from bridge.http.client import CredentialsSource
 from bridge.trace import UNHEARD, Hops, OnHop
 
 __all__ = ["AgentClient", "AgentRefusedError", "ClientOptions", "Deadlines"]
+
+
+OpenGrpc = Callable[[AgentInterface, Dialect, TransportOptions, int], Transport]
+"""Makes a transport over gRPC for an interface, with the most values of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,8 @@ class ClientOptions:
     """The hint for an agent that requires the login of a person; empty if a token is configured."""
     on_refusal: Callable[[str], None] = lambda _: None
     """See `TransportOptions.on_refusal`."""
+    grpc: OpenGrpc | None = None
+    """Makes a transport over gRPC; None calls no agent over gRPC."""
 
 
 class AgentClient(Performer):
@@ -111,7 +119,7 @@ class AgentClient(Performer):
         """
         self.card = found.card
         self.extensions = frozenset(_active_extensions(found, options))
-        self._transports: list[Transport] = [*http_transports(http, found, options)]
+        self._transports: list[Transport] = _transports(http, found, options)
 
     def declared(self, uris: Collection[str]) -> frozenset[str]:
         """Those of these extensions that the card declares."""
@@ -219,13 +227,23 @@ class AgentClient(Performer):
 def http_transports(
     http: httpx2.AsyncClient, found: FoundCard, options: ClientOptions
 ) -> list[HttpTransport]:
-    """The transports to the interfaces of a card that may be called, in the card's order.
+    """The transports over HTTP to the interfaces of a card that may be called, in the card's order.
 
     Raises:
         PeerError: as for an `AgentClient`.
     """
+    made = _transports(http, found, replace(options, grpc=None))
+    return [transport for transport in made if isinstance(transport, HttpTransport)]
+
+
+def _transports(http: httpx2.AsyncClient, found: FoundCard, options: ClientOptions) -> list[Transport]:
+    """The transports to the interfaces of a card that may be called: over HTTP, or else over gRPC."""
     permitted = permitted_interfaces(
-        found, options.trust, has_credentials=bool(options.credentials), versions=options.versions
+        found,
+        options.trust,
+        has_credentials=bool(options.credentials),
+        versions=options.versions,
+        grpc=options.grpc is not None,
     )
     terms = TransportOptions(
         credentials=_credentials_for(found.card, options),
@@ -243,14 +261,14 @@ def http_transports(
         how_to_log_in=options.how_to_log_in,
         on_refusal=options.on_refusal,
     )
-    return [
-        HttpTransport(
-            http,
-            binding_of(interface, dialect, options.json_values),
-            _terms_at(interface.url, terms, found, options),
-        )
-        for interface, dialect in permitted
-    ]
+    made: list[Transport] = []
+    for interface, dialect in permitted:
+        at = _terms_at(interface.url, terms, found, options)
+        if interface.protocol_binding.upper() == GRPC and options.grpc is not None:
+            made.append(options.grpc(interface, dialect, at, options.json_values))
+        else:
+            made.append(HttpTransport(http, binding_of(interface, dialect, options.json_values), at))
+    return made
 
 
 def _terms_at(

@@ -9,13 +9,14 @@ Spec: A2A 1.0 sections 8.3 (which interface), 13.4.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from bridge.a2a.client.agent_card import FoundCard
 from bridge.a2a.client.http import origin_of, redacted_url, url_from
-from bridge.a2a.model.objects import BINDINGS, AgentCard, AgentInterface
+from bridge.a2a.model.objects import BINDINGS, GRPC, AgentCard, AgentInterface
 from bridge.a2a.wire.dialect import Dialect
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.errors import PeerError
@@ -30,10 +31,14 @@ from bridge.http.private_addresses import (
     refusing_private,
 )
 from bridge.http.request_checks import is_loopback
+from bridge.local.installation import adding_extra
 
 _ANY: Final = ("0.0.0.0", "::")
 """The unspecified addresses. A server can listen on them, but no client can call them."""
 _LOCALHOST: Final = "localhost"
+_SCHEMES: Final = ("http://", "https://")
+_DNS: Final = "dns:///"
+"""The scheme that gRPC presumes for a name without one."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +58,10 @@ class Trust:
 
 
 def interfaces_of(
-    card: AgentCard, versions: Versions = VERSIONS
+    card: AgentCard, versions: Versions = VERSIONS, *, grpc: bool = False
 ) -> tuple[tuple[AgentInterface, Dialect], ...]:
-    """The interfaces of a card that this client speaks, in the card's order, each with its dialect.
+    """The interfaces of a card that this client speaks, each with its dialect: those over HTTP in the card's order, or
+    else, if `grpc` is true, those over gRPC.
 
     If the user has chosen the version and no interface has it, the client speaks that version at every interface, in a
     binding that the version has.
@@ -64,15 +70,20 @@ def interfaces_of(
         PeerError: there is no such interface. The message says what the card offers.
     """
     versioned = [(interface, interface.protocol_version) for interface in card.supported_interfaces]
-    spoken = _spoken(versioned, versions)
+    spoken = _spoken(versioned, versions, BINDINGS)
+    if not spoken and grpc:
+        spoken = _spoken(versioned, versions, (GRPC,))
     if not spoken and versions.is_told:
         dialect = versions.current
-        spoken = _spoken([(interface, dialect.version) for interface, _ in versioned], versions) or _spoken(
+        spoken = _spoken(
+            [(interface, dialect.version) for interface, _ in versioned], versions, BINDINGS
+        ) or _spoken(
             [
                 (interface.changed(protocol_binding=dialect.bindings[0]), dialect.version)
                 for interface, _ in versioned
             ],
             versions,
+            BINDINGS,
         )
     if spoken:
         return spoken
@@ -80,25 +91,32 @@ def interfaces_of(
         f"{interface.protocol_binding} {interface.protocol_version}"
         for interface in card.supported_interfaces
     )
-    speaks = " and ".join(BINDINGS)
+    speaks = " and ".join((*BINDINGS, GRPC) if grpc else BINDINGS)
+    lacks_grpc = importlib.util.find_spec("grpc") is None and bool(_spoken(versioned, versions, (GRPC,)))
+    hint = f". To call it over gRPC: {adding_extra('grpc')}" if lacks_grpc else ""
     raise PeerError(
-        f"{card.name} offers {offered}, and this client speaks {speaks} {', '.join(versions.names)}"
+        f"{card.name} offers {offered}, and this client speaks {speaks} {', '.join(versions.names)}{hint}"
     )
 
 
 def _spoken(
-    versioned: Iterable[tuple[AgentInterface, str]], versions: Versions
+    versioned: Iterable[tuple[AgentInterface, str]], versions: Versions, bindings: Sequence[str]
 ) -> tuple[tuple[AgentInterface, Dialect], ...]:
     return tuple(
         (interface, dialect)
         for interface, version in versioned
-        if interface.protocol_binding.upper() in BINDINGS
+        if interface.protocol_binding.upper() in bindings
         and (dialect := versions.find(version, interface.protocol_binding)) is not None
     )
 
 
 def permitted_interfaces(
-    found: FoundCard, trust: Trust, *, has_credentials: bool, versions: Versions = VERSIONS
+    found: FoundCard,
+    trust: Trust,
+    *,
+    has_credentials: bool,
+    versions: Versions = VERSIONS,
+    grpc: bool = False,
 ) -> tuple[tuple[AgentInterface, Dialect], ...]:
     """The interfaces of a card that this client speaks and may call.
 
@@ -109,7 +127,7 @@ def permitted_interfaces(
     """
     spoken = tuple(
         (reachable(found, interface, trust), dialect)
-        for interface, dialect in interfaces_of(found.card, versions)
+        for interface, dialect in interfaces_of(found.card, versions, grpc=grpc)
     )
     refusals = [_refusal(found, interface.url, trust, has_credentials) for interface, _ in spoken]
     if all(refusals):
@@ -125,7 +143,26 @@ def reachable(found: FoundCard, interface: AgentInterface, trust: Trust) -> Agen
     A card from another machine may name the address on which its server listens (`0.0.0.0`), or a loopback address.
     Here, such an address leads to this machine, so the host of the card's URL takes its place, unless the user trusts
     the address on the card. The numeric loopback address of a public card stays, and is refused later.
+
+    An address of gRPC may have no scheme. It is called over TLS, except on this machine, or if the user trusts the
+    origin with `http`.
     """
+    if interface.protocol_binding.upper() != GRPC:
+        return _reachable(found, interface, trust)
+    if interface.url.startswith(_SCHEMES):
+        return _reachable(found, interface, trust)
+    try:
+        over_tls = interface.changed(url=f"https://{interface.url.removeprefix(_DNS)}")
+        called = _reachable(found, over_tls, trust)
+        parsed = url_from(called.url)
+        plain = str(parsed.copy_with(scheme="http", port=parsed.port or 443))
+        is_plain = is_loopback(parsed.host) or origin_of(plain) in trust.origins
+    except PeerError:
+        return interface
+    return called.changed(url=plain) if is_plain else called
+
+
+def _reachable(found: FoundCard, interface: AgentInterface, trust: Trust) -> AgentInterface:
     try:
         parsed, own = url_from(interface.url), url_from(found.url).host
     except PeerError:
@@ -148,7 +185,7 @@ def address_notes(found: FoundCard, trust: Trust) -> tuple[str, ...]:
             called = reachable(found, interface, trust).url
         except PeerError:
             continue  # no URL
-        if called != interface.url:
+        if called != interface.url and interface.protocol_binding.upper() != GRPC:
             notes.append(
                 f"it says to call {redacted_url(interface.url)}, which leads to this machine from here, and is "
                 f"called at {redacted_url(called)}"

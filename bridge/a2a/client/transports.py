@@ -28,6 +28,7 @@ from bridge.a2a.client.http import (
     has_halves,
     is_json,
     origin_of,
+    redacted_url,
     response_body,
     status_words,
     url_from,
@@ -36,6 +37,7 @@ from bridge.a2a.client.http import (
 from bridge.a2a.model.life import ENDED
 from bridge.a2a.model.objects import AgentInterface, Model, SendMessageResponse, StreamResponse, Task
 from bridge.a2a.model.operations import SEND_MESSAGE, AnswerT, AnyOperation, RequestT, Streamed, Unary
+from bridge.a2a.wire.dialect import Dialect
 from bridge.a2a.wire.reading import ExchangeReading
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.errors import UNAUTHORIZED, PeerError
@@ -149,34 +151,21 @@ class Transport(Performer):
         """Whether the version of the interface has an operation."""
 
 
-class HttpTransport(Transport):
-    """Either binding over HTTP. The HTTP client must carry no credentials of its own."""
+class ReadingTransport(Transport):
+    """Reads the values that a binding receives as answers and events, by the dialect of its interface."""
 
-    def __init__(self, http: httpx2.AsyncClient, binding: ClientBinding, terms: TransportOptions) -> None:
-        self.interface = binding.interface
-        self._http = http
-        self._binding = binding
+    def __init__(self, interface: AgentInterface, dialect: Dialect, terms: TransportOptions) -> None:
+        self.interface = interface
+        self._dialect = dialect
         self._terms = terms
-        self._auth = PeerAuth(binding.interface.url, terms.credentials)
         self._told: set[str] = set()
         """The notes about the agent's answers that were logged."""
 
     def has(self, operation: AnyOperation) -> bool:
-        return self._binding.dialect.has(operation)
-
-    async def raw_answer(self, operation: AnyOperation, params: JsonObject) -> tuple[int, bytes]:
-        """The HTTP status and the body of the answer to these parameters, whatever they are.
-
-        Raises:
-            NotReachedError, UnansweredError: as for `perform`.
-        """
-        async with self._exchange(operation, params) as response:
-            text = await response_body(response, self._terms.limit_bytes)
-        self._show(text)
-        return response.status_code, text
+        return self._dialect.has(operation)
 
     def __str__(self) -> str:
-        return str(self._binding)
+        return redacted_url(self.interface.url)
 
     async def _answer(self, operation: Unary[RequestT, AnswerT], request: RequestT) -> AnswerT:
         hop = self._terms.hops.sent("a2a", operation.name, self._terms.peer)
@@ -190,7 +179,7 @@ class HttpTransport(Transport):
     async def _answer_in(
         self, hop: Hop | None, operation: Unary[RequestT, AnswerT], request: RequestT
     ) -> AnswerT:
-        dialect = self._binding.dialect
+        dialect = self._dialect
         params = dialect.params_of(operation, request)
         reading = ExchangeReading(request)
         seconds = None if operation is SEND_MESSAGE else self._terms.deadlines.answer_seconds
@@ -206,20 +195,11 @@ class HttpTransport(Transport):
         self._log_faults(reading)
         return answer
 
+    @abstractmethod
     async def _value(
         self, operation: AnyOperation, params: JsonObject, reading: ExchangeReading, hop: Hop | None
     ) -> JsonValue:
-        """The answer of an operation as JSON, completed by the further requests that the dialect needs."""
-        async with self._exchange(operation, params, hop) as response:
-            value = self._result(await response_body(response, self._terms.limit_bytes), response, reading)
-        while unread := self._binding.dialect.unread(operation, params, value):
-            assert isinstance(value, dict)
-            try:
-                read = {name: await self._value(*request, reading, hop) for name, request in unread.items()}
-            except LoginNeededError as exc:  # the agent has accepted the operation
-                raise PeerError(str(exc)) from exc
-            value = {**value, **read}
-        return value
+        """The answer of an operation as JSON."""
 
     def _events(
         self, operation: Streamed[RequestT, AnswerT], request: RequestT
@@ -238,6 +218,71 @@ class HttpTransport(Transport):
                 async for event in events:
                     _note_event(hop, event)
                     yield event
+
+    @abstractmethod
+    def _events_in(
+        self, hop: Hop | None, operation: Streamed[RequestT, AnswerT], request: RequestT
+    ) -> AsyncGenerator[StreamResponse, None]:
+        """The events of a stream, within its hop."""
+
+    def _headers(self, hop: Hop | None) -> dict[str, str]:
+        """The headers of every request: those of a trace, the version, and the extensions."""
+        host, dialect, terms = url_from(self.interface.url).host, self._dialect, self._terms
+        traced = told_to_peer(hop, is_local=is_loopback(host), baggage_keys=terms.baggage_keys)
+        parameters = {VERSION_HEADER: dialect.version} if dialect.says_version else {}
+        if terms.extensions:
+            parameters[dialect.extensions_header] = ", ".join(terms.extensions)
+        return {**traced, **parameters}
+
+    def _log_faults(self, reading: ExchangeReading) -> None:
+        """Log the faults in an answer, each only once per agent."""
+        for note in reading.notes if reading.notes else ():
+            if note not in self._told:
+                if len(self._told) >= _MOST_TOLD:
+                    self._told.clear()
+                self._told.add(note)
+                logger.warning("%s: %s", self, note)
+
+    def _no_answer(self, wanted: str, exc: ValidationError) -> PeerError:
+        return PeerError(
+            f"{self} answered with something that is no {wanted}: {'; '.join(validation_faults(exc))}"
+        )
+
+
+class HttpTransport(ReadingTransport):
+    """Either binding over HTTP. The HTTP client must carry no credentials of its own."""
+
+    def __init__(self, http: httpx2.AsyncClient, binding: ClientBinding, terms: TransportOptions) -> None:
+        super().__init__(binding.interface, binding.dialect, terms)
+        self._http = http
+        self._binding = binding
+        self._auth = PeerAuth(binding.interface.url, terms.credentials)
+
+    async def raw_answer(self, operation: AnyOperation, params: JsonObject) -> tuple[int, bytes]:
+        """The HTTP status and the body of the answer to these parameters, whatever they are.
+
+        Raises:
+            NotReachedError, UnansweredError: as for `perform`.
+        """
+        async with self._exchange(operation, params) as response:
+            text = await response_body(response, self._terms.limit_bytes)
+        self._show(text)
+        return response.status_code, text
+
+    async def _value(
+        self, operation: AnyOperation, params: JsonObject, reading: ExchangeReading, hop: Hop | None
+    ) -> JsonValue:
+        """The answer of an operation as JSON, completed by the further requests that the dialect needs."""
+        async with self._exchange(operation, params, hop) as response:
+            value = self._result(await response_body(response, self._terms.limit_bytes), response, reading)
+        while unread := self._binding.dialect.unread(operation, params, value):
+            assert isinstance(value, dict)
+            try:
+                read = {name: await self._value(*request, reading, hop) for name, request in unread.items()}
+            except LoginNeededError as exc:  # the agent has accepted the operation
+                raise PeerError(str(exc)) from exc
+            value = {**value, **read}
+        return value
 
     async def _events_in(
         self, hop: Hop | None, operation: Streamed[RequestT, AnswerT], request: RequestT
@@ -314,12 +359,7 @@ class HttpTransport(Transport):
         ).as_dict()
         extensions: dict[str, Any] = {"timeout": timeout, **guarded_by(guard)}
         accept = f"{EVENT_STREAM}, {binding.accept}" if isinstance(operation, Streamed) else binding.accept
-        parsed = url_from(binding.interface.url)
-        traced = told_to_peer(hop, is_local=is_loopback(parsed.host), baggage_keys=terms.baggage_keys)
-        parameters = {VERSION_HEADER: binding.dialect.version} if binding.dialect.says_version else {}
-        if terms.extensions:
-            parameters[binding.dialect.extensions_header] = ", ".join(terms.extensions)
-        headers = {**traced, **parameters, **outgoing.headers, "Accept": accept}
+        headers = {**self._headers(hop), **outgoing.headers, "Accept": accept}
         request = replace(outgoing, headers=headers, extensions=extensions, auth=self._auth)
         async with self._redirected_once(request) as response:
             is_unauthorized = response.status_code == 401
@@ -348,15 +388,6 @@ class HttpTransport(Transport):
         async with exchange(self._http, replace(request, url=target)) as response:
             yield response
 
-    def _log_faults(self, reading: ExchangeReading) -> None:
-        """Log the faults in an answer, each only once per agent."""
-        for note in reading.notes if reading.notes else ():
-            if note not in self._told:
-                if len(self._told) >= _MOST_TOLD:
-                    self._told.clear()
-                self._told.add(note)
-                logger.warning("%s: %s", self, note)
-
     def _result(self, text: bytes, response: httpx2.Response, reading: ExchangeReading) -> JsonValue:
         self._show(text)
         reading.is_cut = has_halves(text)
@@ -365,11 +396,6 @@ class HttpTransport(Transport):
     def _show(self, text: bytes) -> None:
         if self._terms.on_hop is not None:
             self._terms.on_hop("<", text.decode("utf-8", "replace"))
-
-    def _no_answer(self, wanted: str, exc: ValidationError) -> PeerError:
-        return PeerError(
-            f"{self} answered with something that is no {wanted}: {'; '.join(validation_faults(exc))}"
-        )
 
 
 def _within_origin(url: str, response: httpx2.Response) -> str | None:

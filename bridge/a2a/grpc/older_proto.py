@@ -50,6 +50,16 @@ def params_of(operation: AnyOperation, request: JsonObject) -> JsonObject:
     return {**rest, **found.groupdict()}
 
 
+def request_of(operation: AnyOperation, params: JsonObject) -> JsonObject:
+    """The reverse of `params_of`."""
+    field, form = _NAMES.get(operation, ("", ""))
+    if not field:
+        return params
+    named = re.findall(r"\{(\w+)\}", form)
+    rest = {name: item for name, item in params.items() if name not in named}
+    return {**rest, field: form.format_map({name: params.get(name, "") for name in named})}
+
+
 def with_proto_security(card: JsonObject) -> JsonObject:
     """The card with its requirements, and those of its skills, also under the name of 0.3."""
     skills = card.get("skills")

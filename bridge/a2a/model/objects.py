@@ -479,7 +479,7 @@ HTTP_JSON: Final = "HTTP+JSON"
 GRPC: Final = "GRPC"
 BINDINGS: Final = (JSONRPC, HTTP_JSON)
 """The protocol bindings over HTTP that are served and called, in the order of preference. Section 4.4.6. GRPC is served
-at an address of its own, where the configuration asks for it."""
+at an address of its own, where the configuration asks for it, and called where a card offers nothing else."""
 
 
 class AgentInterface(Model):
