@@ -72,7 +72,7 @@ MAPPING: Final = (
             ),
             "map-server-tasks-cancel": "Cancelling the task cancels the server's",
             "map-input-timeout": "A task that nobody answers fails; the server is told, as far as it waits",
-            "map-not-offered": "Sampling and roots are not declared, and not answered",
+            "map-not-offered": "Sampling is not declared, and not answered; roots only where the file names folders",
             "map-asked-pause": "The time of a call stands still while a person is asked",
             "map-contended": (
                 "A question that others wait behind is told to both sides, and withdrawn in time"

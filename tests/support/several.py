@@ -158,7 +158,7 @@ async def source(
     limits: Mapping[str, Any] | None = None,
 ) -> SkillSource:
     """A server, connected as long as the stack is; one that is down was tried once."""
-    limits = {"settings": server_settings(connect_seconds=2), **calls(concurrency=8), **(limits or {})}
+    limits = {"settings": server_settings(connect_seconds=10), **calls(concurrency=8), **(limits or {})}
     upstream = Upstream(key, target, era=Era.MODERN, on_change=changes, **limits)
     await stack.enter_async_context(upstream.run())
     with suppress(PeerError):
