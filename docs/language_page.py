@@ -150,9 +150,9 @@ and then answers in its own words. **Then the results of its calls go to its hos
   model is asked, the client is asked. If it restarts during a call, the task fails, as any call does.
 
 Small models choose badly. Gemma 3 with 270 million parameters, under llama.cpp with a grammar and six examples, was
-given ten sentences for five tools. The examples were written for these sentences, so fresh ones would go worse. Seven times it did what the sentence says. Once it ran a wrong tool that only reads.
-Twice it asked for a yes to a wrong call. With three rounds it called tools that nobody had asked for, and then said
-that no tool fits.
+given ten sentences for five tools. The examples were written for these sentences, so fresh ones would go worse. Seven
+times it did what the sentence says. Once it ran a wrong tool that only reads. Twice it asked for a yes to a wrong call.
+With three rounds it called tools that nobody had asked for, and then said that no tool fits.
 
 The bridge offers no sampling to tool servers, with or without a model: MCP has deprecated it (SEP-2577).
 
