@@ -41,6 +41,7 @@ from bridge.translate.arguments import (
     describe,
     problems_of,
     properties_of,
+    without_nulls,
 )
 from bridge.translate.confirmation import (
     answer_to_confirmation,
@@ -375,6 +376,8 @@ def _checked(
         raise _file_fits_nothing(call)
     _require_output_accepted(turn, skill)
     tool, rules = skill.tool, skill.override.arguments
+    if URI not in turn.extensions:
+        call = replace(call, arguments=without_nulls(tool, call.arguments))
     foreign = hidden_arguments_in(call.arguments, rules)
     run = RunTool(skill, with_default_arguments(call.arguments, skill.listed.input_schema, rules))
     if URI in turn.extensions:

@@ -96,6 +96,21 @@ def resolved_properties(schema: JsonObject) -> dict[str, JsonObject]:
     return {name: resolved(prop, schema) for name, prop in properties_of(schema).items()}
 
 
+def without_nulls(tool: Tool, arguments: JsonObject) -> JsonObject:
+    """The arguments without the nulls that mean "left out": of properties that may be left out, and whose schema takes
+    no null. Some frameworks write a null for each argument that their model leaves out."""
+    nulls = [name for name, value in arguments.items() if value is None]
+    if not nulls:
+        return arguments
+    known, required = properties_of(tool.input_schema), required_of(tool.input_schema)
+    left_out = {
+        name
+        for name in nulls
+        if name in known and name not in required and not _takes(tool, known[name], None)
+    }
+    return {name: value for name, value in arguments.items() if name not in left_out}
+
+
 def required_of(schema: JsonObject) -> tuple[str, ...]:
     """The names of the properties that a schema requires."""
     required = schema.get("required")

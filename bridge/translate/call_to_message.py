@@ -18,7 +18,7 @@ from bridge.a2a.model.objects import Message, Part, Role
 from bridge.errors import CallerError
 from bridge.mcp.tools import Tool, tools_from
 from bridge.text.jsonvalues import JsonObject, is_deeper
-from bridge.translate.arguments import describe, problems_of
+from bridge.translate.arguments import describe, problems_of, without_nulls
 from bridge.translate.content import MAX_DATA_DEPTH
 from bridge.translate.extensions.bridge import SKILL, URI
 from bridge.translate.files import standard_base64
@@ -60,6 +60,7 @@ def message_from_call(
         data: JsonObject = {"skill": tool.skill_id, "arguments": arguments}
         message = _message([Part(data=data, media_type=_JSON)], conversation, {SKILL: tool.skill_id})
         return message.changed(extensions=(URI,))
+    arguments = without_nulls(_checker(tool), arguments)
     _require_fitting(_checker(tool), arguments)
     chosen = tool.skill_id or arguments.get("skill")
     text = str(arguments["message"])

@@ -18,6 +18,7 @@ from bridge.translate.arguments import (
     form_for,
     problems_of,
     type_words,
+    without_nulls,
 )
 from tests.support.tools import tool, tool_of
 
@@ -286,3 +287,20 @@ def test_patterns_take_time_in_proportion_to_the_text(
 ) -> None:
     checked = tool_of({"name": "t", "inputSchema": {"type": "object", **schema}})
     assert [problem.name for problem in problems_of(checked, arguments)] == ([wrong] if wrong else [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "left"),
+    [
+        ({"a": "x", "b": None}, {"a": "x"}),
+        ({"a": None, "b": None}, {"a": None}),
+        ({"a": "x", "maybe": None}, {"a": "x", "maybe": None}),
+        ({"a": "x", "any": None}, {"a": "x", "any": None}),
+        ({"a": "x", "unknown": None}, {"a": "x", "unknown": None}),
+        ({"a": "x", "b": 0, "point": None}, {"a": "x", "b": 0}),
+        ({"a": "x", "b": {"x": None}}, {"a": "x", "b": {"x": None}}),
+    ],
+)
+def test_a_null_that_no_schema_takes_means_left_out(arguments: Any, left: Any) -> None:
+    asked = tool(required="a", a=TEXT, b={"type": "integer"}, maybe=OPTIONAL_INTEGER, any={}, point=POINT)
+    assert without_nulls(asked, arguments) == left
