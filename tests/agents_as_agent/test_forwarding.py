@@ -191,6 +191,35 @@ async def test_a_conversation_without_tasks_goes_on_in_its_remote_context(tmp_pa
             assert first["contextId"] not in contexts
 
 
+async def test_a_message_is_an_artifact_for_a_client_that_wants_a_task(tmp_path: Path) -> None:
+    with anyio.fail_after(WAIT_SECONDS):
+        async with foreign_agent() as agent, front_of(agent, tmp_path) as front:
+            task = (await front.send(later(request("message-only"))))["task"]
+            done = await until(front, task, "TASK_STATE_COMPLETED")
+            assert done["artifacts"][0]["parts"] == [{"text": "Just so: hi"}]
+            goes_on = request("message-only", "more", contextId=done["contextId"])
+            await front.send(goes_on)
+            assert agent.seen.said[1]["contextId"] != done["contextId"]
+
+
+async def test_a_bridge_that_stops_lets_a_task_end(tmp_path: Path) -> None:
+    with anyio.fail_after(WAIT_SECONDS):
+        async with (
+            foreign_agent() as agent,
+            forwarding(tmp_path, {"far": agent.url}) as served,
+            PyClient(served.url) as front,
+        ):
+            task = (await front.send(later(request("slow"))))["task"]
+            await agent.seen.begun.wait()
+            await until(front, task, "TASK_STATE_WORKING")
+            (published,) = served.bridge.published
+            async with anyio.create_task_group() as stopping:
+                stopping.start_soon(published.engine.drain, WAIT_SECONDS)
+                await anyio.wait_all_tasks_blocked()
+                agent.seen.released.set()
+            assert (await front.get(task["id"]))["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
 async def test_a_new_task_of_a_context_goes_on_in_its_remote_context(tmp_path: Path) -> None:
     with anyio.fail_after(WAIT_SECONDS):
         async with foreign_agent() as agent, front_of(agent, tmp_path) as front:

@@ -597,7 +597,8 @@ class Engine:
         return (is_ending or running.abandoned) and (running.outlives or waits)
 
     def _look_whether_idle(self) -> None:
-        if self._closing and not any(live.running and not live.running.hearing for live in self.registry):
+        """Tell `drain` once no work goes on but that which waits for a client."""
+        if self._closing and not any(_is_at_work(live) for live in self.registry):
             self._idle.set()
 
     # Starting and stopping
@@ -646,6 +647,12 @@ class Engine:
             raise temporarily_unavailable("The bridge is stopping")
         if self._store.failure is not None:
             raise cannot_store(self._store.failure)
+
+
+def _is_at_work(live: LiveTask) -> bool:
+    """Whether work goes on for a task. Work that listens while its task waits for the client does not count."""
+    running = live.running
+    return running is not None and not (running.hearing and live.state in INTERRUPTED)
 
 
 def _canceled_by(operator: str) -> JsonObject | None:
