@@ -18,11 +18,18 @@ from tests.support.running import config_for, raw_command, running
 
 context = test_http_operations.context
 
+_OVER_HTTP_ALONE = "test_the_same_message_finds_its_task_when_its_answer_was_not_read"
+"""gRPC takes a whole answer from the server although the client reads one event of it. So the answer of a quick tool
+may count as read, and the same message is then a new one."""
+
 globals().update(
     {
         name: test
         for name, test in vars(test_http_operations).items()
-        if name.startswith("test_") and isinstance(test, FunctionType) and "driver" in test.__annotations__
+        if name.startswith("test_")
+        and isinstance(test, FunctionType)
+        and "driver" in test.__annotations__
+        and name != _OVER_HTTP_ALONE
     }
 )
 
