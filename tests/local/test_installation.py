@@ -81,6 +81,7 @@ def test_this_installation_has_a_command() -> None:
     assert "mcp-a2a[grpc]" in adding_extra("grpc")
 
 
+@pytest.mark.slow  # and it asks an index of packages
 @pytest.mark.long
 @pytest.mark.skipif(shutil.which("uv") is None, reason="uv is not installed")
 def test_the_command_of_a_real_tool_of_uv_adds_the_extra(tmp_path: Path) -> None:

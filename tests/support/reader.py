@@ -32,7 +32,8 @@ HOSTS = (".config/Claude", ".cursor", ".claude", ".config/Code/User")
 TAKEN_OVER = "read again and taken over"
 
 _SERVES = re.compile(
-    r"mcp-a2a (serve|wrap)\b(?!.*(--stdio|--help|--print-toml))|mcp-a2a expose .*--http|.*demo_agent|uvicorn|make run"
+    r"mcp-a2a (serve|wrap|proxy)\b(?!.*(--stdio|--help|--print-toml))|mcp-a2a expose .*--http|.*demo_agent|uvicorn"
+    r"|make run"
 )
 _IS_THERE = re.compile(r"^(Agent|MCP) |serving MCP at|Uvicorn running")
 _NEEDS_SHELL = re.compile(r"[|<>;&$`*~]")
