@@ -175,7 +175,6 @@ class _Runner:
     """The package with its version."""
     identifier: re.Pattern[str]
     version: re.Pattern[str] | None
-    base_url: str
 
 
 _EXACT: Final = re.compile(r"\d[\w.+!-]{0,100}", re.ASCII)
@@ -187,7 +186,6 @@ _RUNNERS: Final[Mapping[str, _Runner]] = {
         "{identifier}@{version}",
         re.compile(r"(?:@[\w.-]+/)?[A-Za-z0-9_][\w.-]*", re.ASCII),
         _EXACT,
-        "https://registry.npmjs.org",
     ),
     "pypi": _Runner(
         "uvx",
@@ -195,7 +193,6 @@ _RUNNERS: Final[Mapping[str, _Runner]] = {
         "{identifier}=={version}",
         re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII),
         _EXACT,
-        "https://pypi.org",
     ),
     "oci": _Runner(
         "docker",
@@ -203,7 +200,6 @@ _RUNNERS: Final[Mapping[str, _Runner]] = {
         "{identifier}",
         re.compile(r"[A-Za-z0-9][\w./:-]*(?:@sha256:[a-f0-9]{64})?", re.ASCII),
         None,
-        "https://docker.io",
     ),
 }
 
@@ -211,6 +207,11 @@ _RUNNERS: Final[Mapping[str, _Runner]] = {
 def _package_choice(package: _Package) -> Choice:
     version = f" {package.version}" if package.version else ""
     words = f"{package.registry_type} package {package.identifier}{version}"
+    runner = _RUNNERS.get(package.registry_type)
+    if package.registry_base_url and runner is not None:
+        words += (
+            f" of {package.registry_base_url} ({runner.program} asks the registry that it is configured for)"
+        )
     return Choice(words, _package_obstacle(package), package)
 
 
@@ -228,8 +229,6 @@ def _package_obstacle(package: _Package) -> str:
         return "it names no exact version"
     if package.registry_type == "oci" and ":" not in package.identifier.rpartition("/")[2]:
         return "it names neither a tag nor a digest"
-    if package.registry_base_url.rstrip("/") not in ("", runner.base_url):
-        return f"it is not at {runner.base_url}"
     if package.runtime_arguments and package.runtime_hint not in ("", runner.program):
         return f"its arguments are for {package.runtime_hint}, and the bridge starts it with {runner.program}"
     arguments = (*package.runtime_arguments, *package.package_arguments)

@@ -282,7 +282,6 @@ def test_a_remote_server_gets_its_headers_and_its_token_by_reference() -> None:
         ({"version": ""}, "no exact version"),
         ({"identifier": "--eval"}, "not the name of a package"),
         ({"identifier": "git+https://x.example/a"}, "not the name of a package"),
-        ({"registryBaseUrl": "https://npm.example.com"}, "not at https://registry.npmjs.org"),
         (
             {"runtimeHint": "bash", "runtimeArguments": [{"type": "positional", "value": "-c"}]},
             "are for bash",
@@ -295,6 +294,12 @@ def test_a_remote_server_gets_its_headers_and_its_token_by_reference() -> None:
 def test_a_package_that_is_not_exact_or_not_safe_has_an_obstacle(change: Json, obstacle: str) -> None:
     (choice,) = choices({**NPM, **change})
     assert obstacle in choice.obstacle
+
+
+def test_a_person_reads_where_an_entry_expects_its_package() -> None:
+    (choice,) = choices({**NPM, "registryBaseUrl": "https://npm.example.com"})
+    assert not choice.obstacle
+    assert "of https://npm.example.com (npx asks the registry that it is configured for)" in choice.words
 
 
 @pytest.mark.parametrize(
