@@ -32,7 +32,7 @@ from bridge.agents_as_agent.card import make_card, shared_extensions
 from bridge.agents_as_agent.contexts import Contexts, RemoteContext
 from bridge.agents_as_agent.forward import Forward, Order
 from bridge.agents_as_agent.ids import HOPS_MOST, hops_in
-from bridge.agents_as_agent.kept import Kept, RemoteTask, WhichAgent, kept_bytes, kept_in
+from bridge.agents_as_agent.kept import RemoteTask, WhichAgent, kept_bytes, kept_in
 from bridge.agents_as_agent.options import ForwardOptions
 from bridge.agents_as_agent.skills import (
     ForwardedSkill,
@@ -198,7 +198,7 @@ class ForwardingAgent:
         if hops_in(turn.message) >= HOPS_MOST:
             words = f"counts {HOPS_MOST} bridges on its way, so it probably goes in a circle"
             raise invalid_params(Violation("message.metadata", words))
-        kept = self._kept(turn)
+        kept = kept_in(turn.kept)
         if kept is not None:
             trace.go_on(kept.trace)
         if isinstance(kept, RemoteTask):
@@ -216,7 +216,7 @@ class ForwardingAgent:
     def work_meant(self, turn: Turn) -> WorkName:
         """See `Agent.work_meant`. With several agents, a message without a skill has no peer yet."""
         if turn.kept:
-            kept = self._kept(turn)
+            kept = kept_in(turn.kept)
             if isinstance(kept, RemoteTask):
                 return WorkName(kept.skill_id, kept.agent, kept.trace)
         skill = self._skill_of(turn)
@@ -262,9 +262,6 @@ class ForwardingAgent:
         if not isinstance(kept, RemoteTask) or kept.agent not in self._remotes:
             return None
         return partial(self._forward(kept.agent).cancel_at_rest, task=kept)
-
-    def _kept(self, turn: Turn) -> Kept | None:
-        return kept_in(turn.kept)
 
     def _skill_of(self, turn: Turn) -> ForwardedSkill | None:
         """The skill that a message names.

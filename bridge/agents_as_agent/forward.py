@@ -84,7 +84,6 @@ class Forward:
         self._contexts = contexts
         self._named = anyio.Event()
         self._following = anyio.CancelScope()
-        self._is_canceled = False
 
     async def send(self, job: Job, order: Order) -> None:
         """Send a message, and pass on what comes of it, until the task ends or asks."""

@@ -289,10 +289,13 @@ async def published(
             shows_operators_contents=place.operators_see_contents,
         )
         sender = None if push is None else push.sender
-        app = server.at(path_of(name))
-        if isinstance(agent, ToolsAgent):
-            app = _with_links(agent, server, app)
-        yield PublishedAgent(name, agent, engine, tasks, service, server, app, where, sender, model, links_of)
+        app = _with_links(agent, server, server.at(path_of(name)))
+        running = PublishedAgent(
+            name, agent, engine, tasks, service, server, app, where, sender, model, links_of
+        )
+        if isinstance(agent, ForwardingAgent):
+            agent.on_change = running._announce_card_change
+        yield running
 
 
 def _links_of(name: str, place: ProcessPlan, own_url: str | None, plan: PublishedPlan) -> ServedLinks | None:
@@ -309,8 +312,10 @@ def _links_of(name: str, place: ProcessPlan, own_url: str | None, plan: Publishe
     return ServedLinks(name, f"{place.public_url or own_url or ''}{path_of(name)}", keys_of(place))
 
 
-def _with_links(agent: ToolsAgent, server: AgentServer, inner: ASGIApp) -> ASGIApp:
-    """An agent's application, with the linked resources that it serves now."""
+def _with_links(agent: ToolsAgent | ForwardingAgent, server: AgentServer, inner: ASGIApp) -> ASGIApp:
+    """An agent's application, with the linked resources that it serves now. Only an agent made of tools serves any."""
+    if not isinstance(agent, ToolsAgent):
+        return inner
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         links = agent.options.links

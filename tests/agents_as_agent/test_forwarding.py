@@ -7,12 +7,15 @@ import json
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
+from bridge.a2a.client.agent_card import FoundCard
+from bridge.agents_as_agent.agent import ForwardingAgent
 from bridge.identity.callers.principals import Principal
 from bridge.identity.callers.verifiers import Credential
 from bridge.translate.overrides import SkillOverride
@@ -369,3 +372,27 @@ async def test_an_agent_that_is_down_fails_the_task_and_says_so(tmp_path: Path) 
             assert task["status"]["state"] in ("TASK_STATE_FAILED", "TASK_STATE_REJECTED")
             words = task["status"]["message"]["parts"][0]["text"]
             assert words == "The agent far cannot be reached, so it did not get the message"
+
+
+async def test_a_changed_card_is_news_for_the_mcp_servers_of_the_same_process(tmp_path: Path) -> None:
+    with anyio.fail_after(WAIT_SECONDS):
+        async with (
+            foreign_agent() as agent,
+            forwarding(tmp_path, {"far": agent.url}) as front,
+            anyio.create_task_group() as watching,
+        ):
+            (published,) = front.bridge.published
+            assert isinstance(published.agent, ForwardingAgent)
+            news = anyio.Event()
+
+            async def changed(_: FoundCard) -> None:
+                news.set()
+
+            watching.start_soon(published.own_card(front.url).watch, changed)
+            await anyio.wait_all_tasks_blocked()
+            assert not news.is_set()
+            remotes = {remote.key: remote for remote in published.agent.remotes}
+            published.agent.update(remotes, replace(published.agent.options, name="Another"), {})
+            published.agent.on_change()
+            await news.wait()
+            watching.cancel_scope.cancel()
