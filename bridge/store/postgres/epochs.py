@@ -22,9 +22,9 @@ import psycopg
 
 from bridge.concurrency import Backoff
 from bridge.errors import StoreAwayError, StoreError
+from bridge.store.postgres.bounds import LivenessWatch
 from bridge.store.postgres.clock import ClockOffset, machine_ms
 from bridge.store.postgres.connections import bounded, close, connect, cut, first_line
-from bridge.store.postgres.liveness import LivenessWatch
 from bridge.store.postgres.stand_in import BEAT, StandInBeat
 from bridge.store.postgres.upgrade import OutdatedError, require_usable
 

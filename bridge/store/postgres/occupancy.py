@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from bridge.errors import StoreLockedError
-from bridge.store.postgres.liveness import LivenessWatch
+from bridge.store.postgres.bounds import LivenessWatch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
