@@ -160,40 +160,46 @@ class AuditRecorder:
                 }
                 self.note("webhook_added", principal=principal, **fields, decision="allowed")
             case AnswerTaken():
-                self.note(
-                    _ANSWER,
-                    principal=self._principal(notice.principal),
-                    face=notice.face,
-                    protocol="mcp",
-                    method=_ELICIT,
-                    skill=notice.skill,
-                    peer=notice.peer,
-                    trace=notice.trace,
-                    decision="allowed",
-                    outcome="done",
-                    intent=notice.intent,
-                )
+                self._note_answer(notice)
             case ModelAsked():
-                self.note(
-                    "model",
-                    principal=self._principal(notice.principal),
-                    face=notice.face,
-                    protocol="a2a",
-                    task=notice.task,
-                    skill=notice.skill,
-                    model=notice.model,
-                    target=notice.host,
-                    tokens=notice.tokens,
-                    trace=notice.traceparent[3:35],
-                    outcome=notice.outcome,
-                    ms=round(notice.seconds * 1000, 1),
-                )
+                self._note_model(notice)
             case PushAttempt(outcome="given_up"):
                 self.note("webhook_given_up", face=notice.face, task=notice.task, target=notice.target)
             case PushReceived(outcome="refused"):
                 self.refused("push", f"HTTP_{notice.status}")
             case PushAttempt() | PushReceived():
                 pass
+
+    def _note_answer(self, notice: AnswerTaken) -> None:
+        self.note(
+            _ANSWER,
+            principal=self._principal(notice.principal),
+            face=notice.face,
+            protocol="mcp",
+            method=_ELICIT,
+            skill=notice.skill,
+            peer=notice.peer,
+            trace=notice.trace,
+            decision="allowed",
+            outcome="done",
+            intent=notice.intent,
+        )
+
+    def _note_model(self, notice: ModelAsked) -> None:
+        self.note(
+            "model",
+            principal=self._principal(notice.principal),
+            face=notice.face,
+            protocol="a2a",
+            task=notice.task,
+            skill=notice.skill,
+            model=notice.model,
+            target=notice.host,
+            tokens=notice.tokens,
+            trace=notice.traceparent[3:35],
+            outcome=notice.outcome,
+            ms=round(notice.seconds * 1000, 1),
+        )
 
     def _note_login(self, notice: LoginTaken) -> None:
         if self._logins.get(notice.peer) == notice.since:
