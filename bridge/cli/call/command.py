@@ -16,6 +16,7 @@ from bridge.cli.card import AgentConnection, call_options
 from bridge.errors import PeerError, UsageError
 
 if TYPE_CHECKING:
+    from bridge.a2a.client.agent_card import FoundCard
     from bridge.cli.call.results import CallView
 
 _URL: Final = re.compile("https?:", re.IGNORECASE)
@@ -135,7 +136,6 @@ def call(**options: Any) -> int:
     import anyio
 
     from bridge.a2a.client.card_places import NoCardError
-    from bridge.cli.call.questions import DeclinedError
     from bridge.cli.call.results import CallView
 
     if options["server"]:
@@ -146,18 +146,30 @@ def call(**options: Any) -> int:
     request = CallRequest.from_options(options)
     view = CallView(json_lines=options["json_output"], id_only=options["no_wait"], save=options["save"])
     try:
-        found = anyio.run(connection.card)
+        read_card = anyio.run(connection.card)
     except NoCardError as exc:
         return _call_of_url(request, view, options, exc)
-    request = request.for_agent(found.card)
+    return _call_of_agent(request.for_agent(read_card.card), view, options, connection, read_card)
+
+
+def _call_of_agent(
+    request: CallRequest,
+    view: CallView,
+    options: dict[str, Any],
+    connection: AgentConnection,
+    read_card: FoundCard,
+) -> int:
+    """Call the agent whose card was read. Returns the exit code."""
+    from bridge.cli.call.questions import DeclinedError
+
     if options["era"] != "auto":
         raise UsageError("--era is for an MCP server: there is an agent at the URL")
     if request.asks_for_list and not options["task_id"]:
-        view.skills(found.card)
+        view.skills(read_card.card)
         return 0
     if options["trace"]:
         connection = replace(connection, on_hop=partial(view.hop, "a2a"))
-    talk = AgentCalling(connection, found, view, options["timeout_seconds"])
+    talk = AgentCalling(connection, read_card, view, options["timeout_seconds"])
     try:
         message = talk.resumed(options["task_id"], request) if options["task_id"] else talk.opened(request)
         return talk.begin(message) if options["no_wait"] and message else talk.run(message)
