@@ -11,14 +11,13 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
-import anyio.abc
 import anyio.to_thread
 
 from bridge.assembly.bridge import Bridge
@@ -78,9 +77,7 @@ async def serve_http(
     tls = _tls_of(plan)
     async with (
         _listener_of(plan, shared) as listener,
-        _own_listener(plan, is_shared=shared is not None) as inner,
-        _listener_for_replicas(plan, shared) as for_replicas,
-        _metrics_listener(plan) as metrics,
+        _further_listeners(plan, shared) as further,
         _grpc_servers(plan) as grpc,
         anyio.create_task_group() as tasks,
     ):
@@ -88,7 +85,7 @@ async def serve_http(
         plan = replace(plan, place=replace(plan.place, port=port))
         with stopping.starting:
             await tasks.start(watch_signals, stopping)
-            own_url = url_of(plan.place.host, port) if inner is None else _url_at(inner)
+            own_url = url_of(plan.place.host, port) if further.own is None else _url_at(further.own)
             bridge = Bridge(plan, audience, own_url=own_url)
             bridge.grpc_ports = {name: server.port for name, server in grpc.items()}
             _mount_console(bridge, plan, reload or served)
@@ -96,17 +93,10 @@ async def serve_http(
                 limits = _limits_of(plan.profile)
                 server = BoundedServer(bridge.app, limits, shares_listener=shared is not None, tls=tls)
                 servers: list[StoppableServer] = [server]
-                if for_replicas is not None and plan.place.replica is not None:
-                    of_replicas = tls if plan.place.replica.is_secure else None
-                    servers.append(
-                        _serve_also(BoundedServer(bridge.app, limits, tls=of_replicas), for_replicas, serving)
-                    )
-                if inner is not None:
-                    servers.append(_serve_also(BoundedServer(bridge.own_door, limits), inner, serving))
                 reloads = ReloadCount()
-                if metrics is not None:
-                    of_metrics = _metrics_server(plan, partial(_read_metrics, bridge, reloads))
-                    servers.append(_serve_also(of_metrics, metrics, serving))
+                for further_server, its_listener in _further_servers(plan, bridge, further, tls, reloads):
+                    servers.append(further_server)
+                    serving.start_soon(further_server.serve_on, its_listener)
                 # Before the plan is applied: an offered server may use an agent that is published here.
                 serving.start_soon(_serve_on, server, listener, serving.cancel_scope)
                 await bridge.apply(plan)
@@ -261,15 +251,43 @@ async def _metrics_listener(plan: Plan) -> AsyncIterator[socket.socket | None]:
         yield listener
 
 
+@dataclass(frozen=True)
+class _FurtherListeners:
+    """The listeners beside the one at the address of the plan; None for each that the plan does not need."""
+
+    own: socket.socket | None
+    replicas: socket.socket | None
+    metrics: socket.socket | None
+
+
+@asynccontextmanager
+async def _further_listeners(plan: Plan, shared: SharedListener | None) -> AsyncIterator[_FurtherListeners]:
+    async with (
+        _own_listener(plan, is_shared=shared is not None) as own,
+        _listener_for_replicas(plan, shared) as replicas,
+        _metrics_listener(plan) as metrics,
+    ):
+        yield _FurtherListeners(own, replicas, metrics)
+
+
+def _further_servers(
+    plan: Plan, bridge: Bridge, listeners: _FurtherListeners, tls: TlsPoint | None, reloads: ReloadCount
+) -> Iterator[tuple[BoundedServer, socket.socket]]:
+    """The servers at these listeners."""
+    limits = _limits_of(plan.profile)
+    if listeners.replicas is not None and plan.place.replica is not None:
+        replica_tls = tls if plan.place.replica.is_secure else None
+        yield BoundedServer(bridge.app, limits, tls=replica_tls), listeners.replicas
+    if listeners.own is not None:
+        yield BoundedServer(bridge.own_door, limits), listeners.own
+    if listeners.metrics is not None:
+        yield _metrics_server(plan, partial(_read_metrics, bridge, reloads)), listeners.metrics
+
+
 class StoppableServer(Protocol):
     """A server that ends once it is told to."""
 
     should_exit: bool
-
-
-def _serve_also(server: BoundedServer, listener: socket.socket, group: anyio.abc.TaskGroup) -> BoundedServer:
-    group.start_soon(server.serve_on, listener)
-    return server
 
 
 @asynccontextmanager
