@@ -251,6 +251,15 @@ def _on_behalf(remote: RemotePlan, shared: SharedResources) -> OnBehalf | None:
     return None if remote.callers is None else ByExchange(remote.callers)
 
 
+def _listen_to_tokens(key: str, remote: RemotePlan, shared: SharedResources) -> None:
+    """Take notices of the tokens of an agent. A catalog reports the tokens of its agents itself."""
+    if remote.catalog is not None or shared.notify is ignore_notice:
+        return
+    for tokens in (remote.tokens, remote.callers):
+        if tokens is not None:
+            tokens.listener = TokenListener(key, shared.notify)
+
+
 def remote_agent(
     key: str,
     remote: RemotePlan,
@@ -285,11 +294,7 @@ def remote_agent(
         how_to_log_in=_how_to_log_in(key, remote),
         grpc=shared.grpc,
     )
-    # A catalog reports the tokens of its agents itself.
-    if remote.catalog is None and shared.notify is not ignore_notice:
-        for tokens in (remote.tokens, remote.callers):
-            if tokens is not None:
-                tokens.listener = TokenListener(key, shared.notify)
+    _listen_to_tokens(key, remote, shared)
     folder = shared.cache_folder / agent_mark(remote.account) if remote.account else shared.cache_folder
     source = remote.own_card or CardSource(
         shared.http,
