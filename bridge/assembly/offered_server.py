@@ -293,6 +293,7 @@ def remote_agent(
         versions=VERSIONS.chosen(remote.dialect),
         how_to_log_in=_how_to_log_in(key, remote),
         grpc=shared.grpc,
+        bindings=remote.bindings,
     )
     _listen_to_tokens(key, remote, shared)
     folder = shared.cache_folder / agent_mark(remote.account) if remote.account else shared.cache_folder

@@ -16,7 +16,7 @@ from bridge.a2a.client.agent_card import OwnCard
 from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.client.credentials import Credentials
 from bridge.a2a.wire.canonical_card import CardForm
-from bridge.a2a.wire.choices import DialectChoice
+from bridge.a2a.wire.choices import BindingChoice, DialectChoice
 from bridge.assembly.own_callers import OwnCallers
 from bridge.config.import_file import LeftOut
 from bridge.config.ready_mappings import ReadyMapping
@@ -154,6 +154,8 @@ class RemotePlan:
     """Whose signature its card must have; None takes any card."""
     dialect: DialectChoice = "auto"
     """The version of A2A that the agent speaks, when its card is wrong about it."""
+    bindings: tuple[BindingChoice, ...] = ()
+    """The bindings over which it may be called, the preferred one first; empty leaves the choice to its card."""
     extensions: tuple[str, ...] = ()
     """The URIs of extensions to activate, beside the bridge's own."""
     push: bool = True

@@ -442,6 +442,7 @@ def _remote(
         on_command_line=on_line,
         signed_by=_signer(table.signed_by),
         dialect=table.dialect,
+        bindings=table.bindings,
         extensions=table.extensions,
         push=table.push,
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
@@ -12,7 +13,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from bridge.a2a.wire.choices import DialectChoice
+from bridge.a2a.wire.choices import BindingChoice, DialectChoice
 from bridge.cli.login.login import stored_login, tls_given
 from bridge.errors import PeerError, UsageError
 from bridge.text.safe_text import shell_line, shell_word
@@ -98,6 +99,13 @@ _CALL_OPTIONS: Final = (
         help="Send the credentials to this origin too, if the card says to call the agent there. Repeatable.",
     ),
     click.option(
+        "--binding",
+        multiple=True,
+        type=click.Choice(get_args(BindingChoice)),
+        help="Call the agent over this binding. Repeatable, the preferred binding first. Default: a binding over HTTP, "
+        "or else GRPC.",
+    ),
+    click.option(
         "--timeout-seconds",
         type=click.FloatRange(min=0, min_open=True),
         help="How long the agent may take between two questions. Default: no limit.",
@@ -144,6 +152,8 @@ class AgentConnection:
     on_hop: OnHop | None = None
     """Called for each message between the command and the agent."""
     dialect: DialectChoice = "auto"
+    bindings: tuple[BindingChoice, ...] = ()
+    """The bindings over which the agent may be called, the preferred one first."""
     tls: PeerTls | None = None
     """The client certificate for the agent, and the authorities that the agent's certificate may come from."""
     asks_for: tuple[str, ...] = ()
@@ -183,6 +193,7 @@ class AgentConnection:
             allow_private,
             tuple(_given_options(options)),
             dialect=options.get("dialect") or "auto",
+            bindings=options.get("binding", ()),
             tls=tls,
             login=None if has_token else stored_login(url, allow_private=allow_private, tls=tls),
             signed_by=_signer_given(options.get("signed_by")),
@@ -227,19 +238,28 @@ class AgentConnection:
         hooks = [] if self.login else [self._explain_unauthorized]
         return GuardedClient(timeout=timeout, event_hooks={"response": hooks})
 
-    def agent(self, http: httpx2.AsyncClient, found: FoundCard) -> AgentClient:
-        """A client of the agent behind a card. It has no timeout for answers either.
+    @asynccontextmanager
+    async def agent(
+        self, found: FoundCard, on_response: Callable[[httpx2.Response], Awaitable[None]] | None = None
+    ) -> AsyncIterator[AgentClient]:
+        """A client of the agent behind a card. It has no timeout for answers either. `on_response` is called first for
+        each response of HTTP.
 
         Raises:
             PeerError: the card leads to an origin that must not get the headers, or asks for other credentials.
         """
         from bridge.a2a.client.agent_client import AgentClient
         from bridge.a2a.client.credentials import CredentialsMissingError
+        from bridge.remotes.grpc_calls import GrpcCalls
 
-        try:
-            return AgentClient(http, found, self._client_options)
-        except CredentialsMissingError as exc:
-            raise PeerError(f"{exc}. Give them with --bearer, --api-key or --header") from exc
+        async with self.client() as http, GrpcCalls() as calls:
+            if on_response is not None:
+                http.event_hooks = {"response": [on_response, *http.event_hooks["response"]]}
+            try:
+                agent = AgentClient(http, found, replace(self._client_options, grpc=calls.transports))
+            except CredentialsMissingError as exc:
+                raise PeerError(f"{exc}. Give them with --bearer, --api-key or --header") from exc
+            yield agent
 
     @property
     def _client_options(self) -> ClientOptions:
@@ -257,6 +277,7 @@ class AgentConnection:
             undeclared=self.asks_for,
             on_hop=self.on_hop,
             versions=VERSIONS.chosen(self.dialect),
+            bindings=self.bindings,
             how_to_log_in="" if self.login else self._how_to_log_in,
         )
 
@@ -403,7 +424,7 @@ def _signer_given(given: str | None) -> str | Path | None:
 
 def _given_options(options: dict[str, Any]) -> Iterator[str]:
     """The options of a connection as they were given. They refer to secrets, and contain none."""
-    for name in ("bearer", "api_key", "header", "cert", "key", "ca", "trust", "dialect"):
+    for name in ("bearer", "api_key", "header", "cert", "key", "ca", "trust", "dialect", "binding"):
         given = options.get(name) or ()
         for value in (given,) if isinstance(given, str | Path) else given:
             yield from (f"--{name.replace('_', '-')}", str(value))

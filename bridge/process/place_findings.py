@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
 
+from bridge.a2a.model.objects import GRPC
 from bridge.assembly.card_signing import card_key_faults
 from bridge.assembly.other_replicas import require_driver
 from bridge.assembly.plan import CONSOLE, LOOPBACK_HOST, STANDARD_OUTPUT, Plan
@@ -62,6 +63,7 @@ def tls_faults(plan: Plan) -> Iterator[FindingFault]:
 def place_faults(plan: Plan) -> Iterator[FindingFault]:
     """Yield faults of the packages, files and keys that the process itself needs."""
     yield from _package_faults(plan)
+    yield from _binding_faults(plan)
     yield from _audit_faults(plan)
     yield from tls_faults(plan)
     for path, tls in plan.tls_of_peers():
@@ -104,6 +106,16 @@ def _package_faults(plan: Plan) -> Iterator[FindingFault]:
                 load()
         except UsageError as exc:
             yield FindingFault(("bridge", key), f"bridge.{key}: {exc}", is_package=True)
+
+
+def _binding_faults(plan: Plan) -> Iterator[FindingFault]:
+    for name, remote in plan.agents.items():
+        try:
+            if GRPC in remote.bindings:
+                import_module("bridge.a2a.grpc")
+        except UsageError as exc:
+            path = ("agents", name, "bindings")
+            yield FindingFault(path, f"agents.{name}.bindings: {exc}", is_package=True)
 
 
 def redirect_uris(plan: Plan) -> Iterator[RedirectUri]:

@@ -96,6 +96,8 @@ class ClientOptions:
     """See `TransportOptions.on_refusal`."""
     grpc: OpenGrpc | None = None
     """Makes a transport over gRPC; None calls no agent over gRPC."""
+    bindings: tuple[str, ...] = ()
+    """The bindings that may be used, the preferred one first; see `interfaces_of`."""
 
 
 class AgentClient(Performer):
@@ -232,18 +234,19 @@ def http_transports(
     Raises:
         PeerError: as for an `AgentClient`.
     """
-    made = _transports(http, found, replace(options, grpc=None))
+    made = _transports(http, found, replace(options, grpc=None, bindings=()))
     return [transport for transport in made if isinstance(transport, HttpTransport)]
 
 
 def _transports(http: httpx2.AsyncClient, found: FoundCard, options: ClientOptions) -> list[Transport]:
-    """The transports to the interfaces of a card that may be called: over HTTP, or else over gRPC."""
+    """The transports to the interfaces of a card that may be called."""
     permitted = permitted_interfaces(
         found,
         options.trust,
         has_credentials=bool(options.credentials),
         versions=options.versions,
         grpc=options.grpc is not None,
+        bindings=options.bindings,
     )
     terms = TransportOptions(
         credentials=_credentials_for(found.card, options),

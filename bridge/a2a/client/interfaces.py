@@ -58,10 +58,12 @@ class Trust:
 
 
 def interfaces_of(
-    card: AgentCard, versions: Versions = VERSIONS, *, grpc: bool = False
+    card: AgentCard, versions: Versions = VERSIONS, *, grpc: bool = False, bindings: Sequence[str] = ()
 ) -> tuple[tuple[AgentInterface, Dialect], ...]:
-    """The interfaces of a card that this client speaks, each with its dialect: those over HTTP in the card's order, or
-    else, if `grpc` is true, those over gRPC.
+    """The interfaces of a card that this client speaks, each with its dialect.
+
+    `bindings` are the bindings that the user allows, the preferred one first. If it is empty, these are the interfaces
+    over HTTP in the card's order, or else those over gRPC. `grpc` says whether the client can call over gRPC.
 
     If the user has chosen the version and no interface has it, the client speaks that version at every interface, in a
     binding that the version has.
@@ -70,20 +72,25 @@ def interfaces_of(
         PeerError: there is no such interface. The message says what the card offers.
     """
     versioned = [(interface, interface.protocol_version) for interface in card.supported_interfaces]
-    spoken = _spoken(versioned, versions, BINDINGS)
-    if not spoken and grpc:
-        spoken = _spoken(versioned, versions, (GRPC,))
+    known = (*BINDINGS, GRPC) if grpc else BINDINGS
+    allowed = [binding for binding in dict.fromkeys(bindings or known) if binding in known]
+
+    def spoken_of(
+        versioned: Sequence[tuple[AgentInterface, str]],
+    ) -> tuple[tuple[AgentInterface, Dialect], ...]:
+        if bindings:
+            return tuple(pair for binding in allowed for pair in _spoken(versioned, versions, (binding,)))
+        return _spoken(versioned, versions, BINDINGS) or _spoken(versioned, versions, known)
+
+    spoken = spoken_of(versioned)
     if not spoken and versions.is_told:
-        dialect = versions.current
-        spoken = _spoken(
-            [(interface, dialect.version) for interface, _ in versioned], versions, BINDINGS
-        ) or _spoken(
+        dialect, named = versions.current, [interface for interface, _ in versioned]
+        spoken = spoken_of([(interface, dialect.version) for interface in named]) or spoken_of(
             [
                 (interface.changed(protocol_binding=dialect.bindings[0]), dialect.version)
-                for interface, _ in versioned
-            ],
-            versions,
-            BINDINGS,
+                for interface in named
+                if interface.protocol_binding.upper() != GRPC
+            ]
         )
     if spoken:
         return spoken
@@ -91,12 +98,15 @@ def interfaces_of(
         f"{interface.protocol_binding} {interface.protocol_version}"
         for interface in card.supported_interfaces
     )
-    speaks = " and ".join((*BINDINGS, GRPC) if grpc else BINDINGS)
+    speaks = f"{' and '.join(bindings or known)} {', '.join(versions.names)}"
     lacks_grpc = importlib.util.find_spec("grpc") is None and bool(_spoken(versioned, versions, (GRPC,)))
-    hint = f". To call it over gRPC: {adding_extra('grpc')}" if lacks_grpc else ""
-    raise PeerError(
-        f"{card.name} offers {offered}, and this client speaks {speaks} {', '.join(versions.names)}{hint}"
+    hint = (
+        f". To call it over gRPC: {adding_extra('grpc')}"
+        if lacks_grpc and GRPC in (bindings or (GRPC,))
+        else ""
     )
+    limit = "may call it over" if bindings else "speaks"
+    raise PeerError(f"{card.name} offers {offered}, and this client {limit} {speaks}{hint}")
 
 
 def _spoken(
@@ -117,6 +127,7 @@ def permitted_interfaces(
     has_credentials: bool,
     versions: Versions = VERSIONS,
     grpc: bool = False,
+    bindings: Sequence[str] = (),
 ) -> tuple[tuple[AgentInterface, Dialect], ...]:
     """The interfaces of a card that this client speaks and may call.
 
@@ -127,7 +138,7 @@ def permitted_interfaces(
     """
     spoken = tuple(
         (reachable(found, interface, trust), dialect)
-        for interface, dialect in interfaces_of(found.card, versions, grpc=grpc)
+        for interface, dialect in interfaces_of(found.card, versions, grpc=grpc, bindings=bindings)
     )
     refusals = [_refusal(found, interface.url, trust, has_credentials) for interface, _ in spoken]
     if all(refusals):

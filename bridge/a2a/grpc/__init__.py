@@ -6,4 +6,4 @@ from bridge.local.installation import adding_extra
 try:
     import grpc  # noqa: F401 - the modules of this package import it
 except ImportError as exc:
-    raise UsageError(f"`grpc` in [bridge] needs the packages of gRPC: {adding_extra('grpc')}") from exc
+    raise UsageError(f"gRPC needs its packages: {adding_extra('grpc')}") from exc

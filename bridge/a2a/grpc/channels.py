@@ -25,7 +25,6 @@ from bridge.a2a.client.http import NotReachedError, redacted_url
 from bridge.errors import UsageError, echoed
 from bridge.http.private_addresses import AddressGuard, PrivateAddressError, addresses_of
 from bridge.http.tls import PeerTls
-from bridge.local.file_stamps import file_stamp
 
 _CHANNELS: Final = 100
 """The most idle channels that are kept. HTTP keeps 20 idle connections, and each agent over gRPC needs one channel."""
@@ -34,6 +33,7 @@ _PING_MS: Final = 330_000
 each 5 minutes (github.com/grpc/grpc/blob/master/doc/keepalive.md)."""
 _PING_ANSWER_MS: Final = 20_000
 _REASON_SECONDS: Final = 1
+_NO_FILES: Final = PeerTls()
 _PROBE: Final = "/grpc.health.v1.Health/Check"
 """The call that asks gRPC why a connection failed. It needs a connection, so it is not sent."""
 
@@ -55,6 +55,8 @@ class GrpcChannels:
     _held: dict[object, _Held] = field(default_factory=dict)
     _retired: list[_Held] = field(default_factory=list)
     """The channels that take no new calls, and still have some."""
+    _of_files: dict[PeerTls, tuple[ssl.SSLContext, grpc.ChannelCredentials]] = field(default_factory=dict)
+    """The credentials of TLS, and the context that was made from the same files. The context says when files change."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -80,12 +82,12 @@ class GrpcChannels:
         Raises:
             NotReachedError: there is no connection, or the guard refuses an address.
         """
-        stamps = tuple(map(file_stamp, tls.all)) if tls is not None else ()
-        key = url.scheme, url.host, url.port, tls, stamps, limit_bytes
-        where = redacted_url(str(url))
+        where, key = redacted_url(str(url)), None
         try:
+            credentials = self._credentials(tls) if url.scheme == "https" else None
+            key = url.scheme, url.host, url.port, credentials, limit_bytes
             with anyio.fail_after(connect_seconds):
-                held = await self._ready(key, url, guard, tls, limit_bytes)
+                held = await self._ready(key, url, guard, credentials, limit_bytes)
         except TimeoutError as exc:
             await self._retire(key)
             raise NotReachedError(
@@ -104,7 +106,12 @@ class GrpcChannels:
                 await self._close_unused()
 
     async def _ready(
-        self, key: object, url: httpx2.URL, guard: AddressGuard | None, tls: PeerTls | None, limit_bytes: int
+        self,
+        key: object,
+        url: httpx2.URL,
+        guard: AddressGuard | None,
+        credentials: grpc.ChannelCredentials | None,
+        limit_bytes: int,
     ) -> _Held:
         held = self._held.get(key)
         if held is not None and held.channel.get_state() is grpc.ChannelConnectivity.READY:
@@ -122,10 +129,23 @@ class GrpcChannels:
             in (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN)
         ):
             await self._retire(key)
-            held = _Held(_channel(url, port, addresses, tls, limit_bytes), addresses)
+            held = _Held(_channel(url, port, addresses, credentials, limit_bytes), addresses)
             self._held[key] = held
         await self._connect(held, url)
         return held
+
+    def _credentials(self, tls: PeerTls | None) -> grpc.ChannelCredentials:
+        """The credentials of the current files, or of the last good ones.
+
+        Raises:
+            UsageError: a file cannot be used, and there are no earlier credentials.
+        """
+        files = tls or _NO_FILES
+        context = files.context()
+        made = self._of_files.get(files)
+        if made is None or made[0] is not context:
+            made = self._of_files[files] = context, _credentials_of(files)
+        return made[1]
 
     async def _connect(self, held: _Held, url: httpx2.URL) -> None:
         held.calls += 1
@@ -161,7 +181,11 @@ class GrpcChannels:
 
 
 def _channel(
-    url: httpx2.URL, port: int, addresses: Sequence[str], tls: PeerTls | None, limit_bytes: int
+    url: httpx2.URL,
+    port: int,
+    addresses: Sequence[str],
+    credentials: grpc.ChannelCredentials | None,
+    limit_bytes: int,
 ) -> aio.Channel:
     """A channel to addresses alone. All must be of one family, since gRPC takes one in a target."""
     family = "ipv6" if ":" in addresses[0] else "ipv4"
@@ -179,27 +203,21 @@ def _channel(
         ("grpc.keepalive_timeout_ms", _PING_ANSWER_MS),
     ]
     target = f"{family}:{','.join(places)}"
-    if url.scheme != "https":
+    if credentials is None:
         return aio.insecure_channel(target, options)
     options.append(("grpc.ssl_target_name_override", url.host))
-    return aio.secure_channel(target, _credentials(tls), options)
+    return aio.secure_channel(target, credentials, options)
 
 
-def _credentials(tls: PeerTls | None) -> grpc.ChannelCredentials:
-    """The credentials of TLS. Without authorities of the user, those of this system count, as over HTTP.
-
-    Raises:
-        UsageError: a file cannot be used.
-    """
+def _credentials_of(tls: PeerTls) -> grpc.ChannelCredentials:
+    """The credentials of TLS. Without authorities of the user, those of this system count, as over HTTP."""
     own: tuple[bytes | None, bytes | None] = (None, None)
-    if tls is not None:
-        tls.context()  # judges the files, with messages that name them
-    if tls is not None and tls.ca is not None:
+    if tls.ca is not None:
         roots: bytes | None = tls.ca.read_bytes()
     else:
         known = ssl.create_default_context().get_ca_certs(binary_form=True)
         roots = "".join(map(ssl.DER_cert_to_PEM_cert, known)).encode() or None
-    if tls is not None and tls.certificate is not None and tls.key is not None:
+    if tls.certificate is not None and tls.key is not None:
         own = tls.key.read_bytes(), tls.certificate.read_bytes()
     return grpc.ssl_channel_credentials(roots, *own)
 

@@ -173,8 +173,8 @@ class AgentCalling:
     async def _fetch(self, task_id: str) -> None:
         from bridge.a2a.model.objects import StreamResponse
 
-        async with self._connection.client() as http:
-            self._take(StreamResponse(task=await self._connection.agent(http, self._found).get(task_id)))
+        async with self._connection.agent(self._found) as agent:
+            self._take(StreamResponse(task=await agent.get(task_id)))
 
     async def _turn(self, message: Message | None, no_wait: bool = False) -> None:
         """Send a message, if any, and follow the task until it settles, unless `no_wait`."""
@@ -184,8 +184,7 @@ class AgentCalling:
 
         try:
             with anyio.fail_after(self._timeout_seconds):
-                async with self._connection.client() as http:
-                    client = self._connection.agent(http, self._found)
+                async with self._connection.agent(self._found) as client:
                     if no_wait and message is not None:
                         await self._begin(client, message)
                     else:
@@ -253,8 +252,8 @@ class AgentCalling:
 
         try:
             with anyio.fail_after(_CANCEL_SECONDS):
-                async with self._connection.client() as http:
-                    task = await self._connection.agent(http, self._found).cancel(task_id)
+                async with self._connection.agent(self._found) as agent:
+                    task = await agent.cancel(task_id)
         except (PeerError, TimeoutError) as exc:
             self._view.not_canceled(task_id, str(exc) or "it did not answer")
         else:

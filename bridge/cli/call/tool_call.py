@@ -65,7 +65,7 @@ _CANCEL_SECONDS: Final = 10.0
 _LINKS: Final = LinkRules(extension_active=True, allow_file=True)
 """Show every link unchanged: a person who calls a server from a shell may see links to its disk."""
 
-_FOR_AGENTS: Final = ("task_id", "no_wait", "trust", "api_key", "dialect", "explain")
+_FOR_AGENTS: Final = ("task_id", "no_wait", "trust", "api_key", "dialect", "binding", "explain")
 """The parameter names of options that are for agents only."""
 
 _T = TypeVar("_T")

@@ -99,20 +99,23 @@ async def refusal_of(connection: AgentConnection, found: FoundCard, heard: list[
     import anyio
     import httpx2
 
+    from bridge.a2a.client.bindings import AgentRefusedError
+    from bridge.a2a.model.errors import TASK_NOT_FOUND
+
     statuses = [] if heard is None else heard
 
     async def note(response: httpx2.Response) -> None:
         statuses.append(response.status_code)
 
     try:
-        async with connection.client() as http:
-            http.event_hooks = {"response": [note, *http.event_hooks["response"]]}
-            agent = connection.agent(http, found)  # raises if the card asks for other credentials
+        # raises if the card asks for other credentials
+        async with connection.agent(found, note) as agent:
             with anyio.move_on_after(_NAME_SECONDS):
                 await agent.get(str(uuid4()))
     except PeerError as exc:
         # Any other answer shows that the agent let the call in.
-        return str(exc) if not statuses or statuses[-1] in _REFUSALS else ""
+        is_let_in = isinstance(exc, AgentRefusedError) and exc.kind is TASK_NOT_FOUND
+        return "" if is_let_in else str(exc) if not statuses or statuses[-1] in _REFUSALS else ""
     return ""
 
 

@@ -63,6 +63,7 @@ def connections_of(options: Mapping[str, Any]) -> Mapping[str, AgentConnection]:
             agent.api_key,
             bool(agent.allow_private),
             dialect=agent.dialect,
+            bindings=agent.bindings,
             tls=agent.tls,
         )
         for name, agent in agents.items()

@@ -175,8 +175,7 @@ async def _tasks_of(
     """The newest tasks, up to the wanted number, and the number of all tasks."""
     listed: list[Task] = []
     token = ""
-    async with connection.client() as http:
-        agent = connection.agent(http, found)
+    async with connection.agent(found) as agent:
         while True:
             page: ListTasksResponse = await agent.list_tasks(
                 _request(options, options["most"] - len(listed), token)
@@ -271,8 +270,8 @@ async def _show(
     from bridge.cli.task.timelines import timeline_lines
 
     connection = replace(connection, asks_for=(*connection.asks_for, TIMELINE_URI))
-    async with connection.client() as http:
-        task = await connection.agent(http, found).get(options["task_id"])
+    async with connection.agent(found) as agent:
+        task = await agent.get(options["task_id"])
     if options["of_all"]:
         _require_owners([task])
     if options["timeline"]:
@@ -369,8 +368,8 @@ def _object_in(reply: str | None) -> JsonObject | None:
 async def _cancel(connection: AgentConnection, found: FoundCard, view: CallView, task_id: str) -> int:
     from bridge.a2a.model.objects import StreamResponse, TaskState
 
-    async with connection.client() as http:
-        task = await connection.agent(http, found).cancel(task_id)
+    async with connection.agent(found) as agent:
+        task = await agent.cancel(task_id)
     view.show(StreamResponse(task=task))
     view.settle()
     return 0 if task.status.state is TaskState.CANCELED else 1

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, PrivateAttr
 
-from bridge.a2a.wire.choices import DialectChoice
+from bridge.a2a.wire.choices import BindingChoice, DialectChoice
 from bridge.config.tables.values import (
     CommandWords,
     ExtensionUris,
@@ -384,6 +384,12 @@ class AgentTable(Table):
     dialect: DialectChoice = Field(
         default="auto",
         description="the version of A2A that it speaks, if its card names a wrong version or none",
+    )
+    bindings: Annotated[tuple[BindingChoice, ...], Field(strict=False)] = Field(
+        default=(),
+        description='the bindings over which it may be called, the preferred one first, such as `["GRPC", '
+        '"JSONRPC"]`; `GRPC` needs `mcp-a2a[grpc]`. Without it, gRPC is used only if its card offers nothing over '
+        "HTTP",
     )
     trust: Origins = Field(
         default=(),
