@@ -177,12 +177,15 @@ class ConnectionSettings(Settings):
 
 
 class StreamSettings(Settings):
-    """`[streams]`: the streams of tasks."""
+    """`[streams]`: the streams of tasks, and of MCP sessions."""
 
     heartbeat_seconds: Annotated[float, Field(gt=0, le=3)]
     stall_seconds: PositiveFloat
     queue_events: PositiveInt
     open: PositiveInt
+    resume_messages: Count
+    resume_limit_bytes: PositiveInt
+    resume_pause_seconds: NotNegative
 
 
 class StoreSettings(Settings):

@@ -50,7 +50,8 @@ the issuer are on one machine, so the commands get `--allow-private`. One issuer
 
 ## What fails, and why
 
-All failures. A2A has no counterpart for what these checks test, or the bridge does not support it yet.
+All failures. A2A has no counterpart for what these checks test, the bridge does not support it yet, or the suite has a
+fault.
 """
 _A2A: Final = """
 ## A2A: our own checks

@@ -114,7 +114,6 @@ MCP_2025_11_25: Final = (
                 "The ids of events are unique, and only the events of a stream are sent on it again"
             ),
         },
-        deferred="Resumable streams come later: events have no ids, and the bridge repeats no event",
     ),
     *of(
         SERVER,

@@ -102,6 +102,8 @@ class Endpoint:
     """The most values and keys in one message."""
     shared: SharedSessions | None = None
     """The sessions of all replicas; None for a single bridge."""
+    resumes: bool = False
+    """Whether clients can resume streams."""
     is_stopping: bool = False
     hops: Hops = UNHEARD
     _streams: _Served = field(default_factory=dict)
@@ -149,7 +151,8 @@ class Endpoint:
             await _refusal(exc)(scope, receive, send)
             return
         user.is_passed_on = hop is not None
-        admitted = {**scope, "headers": _readable(scope), "user": user, HOP: hop}
+        readable = _readable(scope, with_last_event=self.resumes)
+        admitted = {**scope, "headers": readable, "user": user, HOP: hop}
         await self._serve(admitted, receive, send, user, self._streams if verb == "GET" else self._posts)
 
     @property
@@ -370,10 +373,11 @@ def _call_in(body: bytes) -> tuple[str, JsonObject] | None:
     return None
 
 
-def _readable(scope: Scope) -> list[tuple[bytes, bytes]]:
-    """The headers without surrounding white space (RFC 9110 section 5.5), which the parser leaves, and without
-    Last-Event-ID. Streams cannot be resumed, and the SDK would not answer a request with this header at all."""
-    return [(name, value.strip(b" \t")) for name, value in scope["headers"] if name != b"last-event-id"]
+def _readable(scope: Scope, *, with_last_event: bool) -> list[tuple[bytes, bytes]]:
+    """The headers without surrounding white space (RFC 9110 section 5.5), which the parser leaves. Without kept
+    messages, the SDK would not answer a request with Last-Event-ID at all."""
+    left_out = b"" if with_last_event else b"last-event-id"
+    return [(name, value.strip(b" \t")) for name, value in scope["headers"] if name != left_out]
 
 
 def _cancel(served: _Served) -> None:

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import mcp_types as types
@@ -156,16 +156,9 @@ class McpServer:
         `name` is the name of the face, which the rights of principals refer to. With `sharing`, each replica answers
         requests for the sessions of all replicas.
         """
-        manager = StreamableHTTPSessionManager(
-            self._server,
-            session_idle_timeout=self._limits.session_idle_seconds,
-            max_request_body_size=self._limits.requests.body_limit_bytes,
-            max_sessions=self._limits.sessions,
-        )
+        manager, app = self._sessions()
         gate = self._hops.gate
-        inner = (
-            manager.asgi_app if gate is None else IntentMiddleware(manager.asgi_app, gate, name, self._face)
-        )
+        inner = app if gate is None else IntentMiddleware(app, gate, name, self._face)
         shared = None if sharing is None else SharedSessions(inner, sharing, path, name)
         self._endpoint = Endpoint(
             shared or inner,
@@ -179,6 +172,7 @@ class McpServer:
             self._limits.requests.body_limit_bytes,
             self._limits.requests.json_values,
             shared,
+            resumes=self._limits.streams.resume_messages > 0,
             hops=self._hops,
         )
         async with self._telling(), manager.run():
@@ -187,6 +181,22 @@ class McpServer:
             finally:
                 self.stop()
                 self._endpoint.end()
+
+    def _sessions(self) -> tuple[StreamableHTTPSessionManager, ASGIApp]:
+        """The SDK's sessions, and the application with them."""
+        bounds: dict[str, Any] = {
+            "session_idle_timeout": self._limits.session_idle_seconds,
+            "max_request_body_size": self._limits.requests.body_limit_bytes,
+            "max_sessions": self._limits.sessions,
+        }
+        if not self._limits.streams.resume_messages:
+            manager = StreamableHTTPSessionManager(self._server, **bounds)
+            return manager, manager.asgi_app
+        # Imported only by a server whose clients can resume streams.
+        from bridge.mcp.server.resumption import ResumableSessions, ending_with_the_answer
+
+        resumable = ResumableSessions(self._server, self._limits.streams, **bounds)
+        return resumable, ending_with_the_answer(resumable.asgi_app)
 
     def changed(self) -> None:
         """Notify every client that the lists may have changed, and update the server's description for new clients."""
