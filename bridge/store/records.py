@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from bridge.errors import StoreConflictError
+from bridge.frozen import frozen
 from bridge.store.outbox import KeptWebhook, Webhook
 
 
@@ -26,7 +27,7 @@ class TaskOrigin:
     """Milliseconds since the epoch, UTC, like all other `_ms` values in this module."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TaskHead:
     """The columns by which queries find and order tasks."""
 
@@ -36,7 +37,7 @@ class TaskHead:
     status_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MessageKey:
     """The key of an accepted message. It identifies repeats of the message."""
 
@@ -46,7 +47,7 @@ class MessageKey:
     accepted_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """A step in the life of a task. A store keeps a change as a whole or not at all.
 
@@ -104,7 +105,7 @@ class WrittenAnswer:
     """How long ago the answer was written, by the store's clock."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredMessage:
     """A message's key, and the task that got the message."""
 

@@ -12,6 +12,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Discriminator, JsonValue, TypeAdapter
 
 from bridge.a2a.model.objects import Part, TaskState
+from bridge.frozen import frozen
 from bridge.text.jsonvalues import JsonObject
 from bridge.tools_as_agent.skills import Skill, Skills
 from bridge.trace import TraceContext, context
@@ -223,7 +224,7 @@ def rounds_in(text: bytes) -> ModelWait | None:
     return known if isinstance(known, ModelWait) and known.waiting else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunTool:
     """Call this tool."""
 

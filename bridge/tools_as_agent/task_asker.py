@@ -20,6 +20,7 @@ from bridge import trace
 from bridge.a2a.model.objects import Message, Part, TaskState
 from bridge.a2a.tasks.agent import Commit, HeldMessage, Job, Turn
 from bridge.concurrency import done_slowly
+from bridge.frozen import frozen
 from bridge.identity.tokens.caller_token import CallerToken
 from bridge.mcp.client.call_queue import CallSlot
 from bridge.mcp.client.elicitation_routing import CANCEL
@@ -103,7 +104,7 @@ class _OpenQuestion:
     answered: anyio.Event = field(default_factory=anyio.Event)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class QuestionPace:
     """The time limits of a server's questions."""
 

@@ -29,6 +29,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from bridge.a2a.model.objects import Message, Part, text_of_parts
+from bridge.frozen import frozen
 from bridge.mcp.tools import Tool
 from bridge.text.jsonvalues import JsonObject, is_same
 from bridge.translate.arguments import (
@@ -82,7 +83,7 @@ class RouteRules:
     """The phrases of the mapping profile, and what it calls read-only, by pattern."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SkillCall:
     """The call that a message means: a skill, its arguments, and the files that fit no property of the skill."""
 
@@ -93,7 +94,7 @@ class SkillCall:
     """How a sentence named the skill; None if the message named it in another way."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UnclearCall:
     """The message means no single call: no rule matched, the named skill does not exist, or it names several calls."""
 
@@ -108,7 +109,7 @@ _Named = tuple[str, JsonObject]
 """The id of a skill, and the arguments for it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Content:
     """The parts of a message by their use."""
 

@@ -35,6 +35,7 @@ from bridge.a2a.model.objects import (
     milliseconds,
     timestamp,
 )
+from bridge.frozen import frozen
 from bridge.text.jsonvalues import JsonObject
 
 _S = TaskState
@@ -167,7 +168,7 @@ class IdsAndClock:
     """Milliseconds of a monotonic clock, since an arbitrary moment."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EventMaker:
     """Makes the events of one task."""
 

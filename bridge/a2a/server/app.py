@@ -62,6 +62,7 @@ from bridge.a2a.wire.rest import CARD_PATH, OLDER_CARD_PATH
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.errors import StoreAwayError
+from bridge.frozen import frozen
 from bridge.http.request_checks import (
     FaceAddress,
     RefusedError,
@@ -463,7 +464,7 @@ class AgentServer:
         return answer
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answered:
     """The answer of an operation, and the caller as it was admitted for it."""
 

@@ -6,7 +6,7 @@ Spec: A2A 1.0 sections 3.1 and 3.3.4.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Generic, overload
 
@@ -52,6 +52,7 @@ from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.tasks.watcher import WatchedEvent, Watcher
 from bridge.a2a.tasks.webhooks import Webhooks, target_of
 from bridge.a2a.wire.extensions import ExtensionFilter
+from bridge.frozen import frozen
 from bridge.trace import Hop
 
 
@@ -59,7 +60,7 @@ def _nothing() -> None:
     pass
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OperationAnswer(Generic[AnswerT]):
     """The answer of an operation."""
 

@@ -26,6 +26,7 @@ from bridge.a2a.model.objects import (
     made,
 )
 from bridge.concurrency import Signal
+from bridge.frozen import frozen
 from bridge.identity.callers.principals import Principal
 from bridge.settings import RequestSettings
 from bridge.text.jsonvalues import JsonObject
@@ -67,7 +68,7 @@ class Commit:
         return self._wait().__await__()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Turn:
     """One message for the agent."""
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from bridge.a2a.model.errors import temporarily_unavailable
 from bridge.a2a.model.operators import OPERATOR_URI
 from bridge.errors import AuditAwayError
+from bridge.frozen import frozen
 from bridge.identity.callers.principals import OperatorRole, Principal
 from bridge.trace import Hop
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallContext:
     """The caller of an operation: its principal, and the extensions that it activated."""
 

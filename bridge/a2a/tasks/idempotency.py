@@ -29,6 +29,7 @@ from typing import Final
 
 from bridge.a2a.model.life import SETTLED, IdsAndClock
 from bridge.a2a.tasks.agent import Commit, WorkStatus
+from bridge.frozen import frozen
 from bridge.store.contract import Store
 from bridge.store.records import MessageKey, StoredMessage, TaskOrigin, WrittenAnswer
 
@@ -40,7 +41,7 @@ MOST_REMEMBERED: Final = 10_000
 judged by its wall-clock time."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Repeat:
     """The earlier message that a message repeats."""
 
@@ -49,7 +50,7 @@ class Repeat:
     """When its answer was written in full, in milliseconds since the epoch; None if it was not."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Earlier:
     """What is known of the earlier messages of an id."""
 

@@ -57,6 +57,7 @@ from bridge.a2a.tasks.watcher import Watcher
 from bridge.a2a.tasks.webhooks import AskedWebhook, Webhooks
 from bridge.concurrency import Signal, done_slowly, one_at_a_time, with_slow_work
 from bridge.errors import BusyError, StoreConflictError, StoreError
+from bridge.frozen import frozen
 from bridge.identity.callers.principals import Principal
 from bridge.settings import RequestSettings, RunSettings
 from bridge.store.contract import Store
@@ -66,7 +67,7 @@ from bridge.text.jsonvalues import JsonObject
 from bridge.trace import NO_TRACE, Hop
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AcceptedMessage:
     """A message that was accepted."""
 
@@ -82,7 +83,7 @@ class AcceptedMessage:
     """Metadata to add to the answer."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Sent:
     """A message that goes to a task or makes a task."""
 

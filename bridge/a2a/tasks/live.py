@@ -85,6 +85,7 @@ from bridge.a2a.tasks.rows import folded, moments_at, row_of
 from bridge.a2a.tasks.watcher import Watcher
 from bridge.concurrency import Signal
 from bridge.errors import StoreConflictError, StoreError
+from bridge.frozen import frozen
 from bridge.store.contract import OnStored
 from bridge.store.outbox import Webhook
 from bridge.store.records import Change, MessageKey, StoredTask, TaskHead, TaskOrigin
@@ -110,7 +111,7 @@ class TaskWriting:
     """Whether other replicas may work on the same tasks."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Entry:
     """An accepted event on its way to the store."""
 

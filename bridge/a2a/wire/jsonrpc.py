@@ -7,18 +7,17 @@ Spec: A2A 1.0 section 9; JSON-RPC 2.0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pydantic import JsonValue
 from pydantic_core import to_json
 
 from bridge.a2a.model.errors import INVALID_REQUEST, A2AError
+from bridge.frozen import frozen
 from bridge.text.jsonvalues import JsonObject
 
 RequestId = str | int | float | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JsonRpcCall:
     """A request: its method, its parameters, and the id that the answer repeats."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from bridge.frozen import frozen
 from bridge.mcp.tools import Tool, UnservableTool
 from bridge.text.jsonvalues import JsonObject
 
@@ -71,7 +72,7 @@ class ToolListing:
         ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolCall:
     """One tools/call. `input_responses` and `request_state` make it a retry (MCP 2026-07-28 basic/patterns/mrtr)."""
 
