@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Final, Literal, ParamSpec, Self, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Final, Literal, ParamSpec, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -26,6 +26,7 @@ from pydantic import (
     ConfigDict,
     FailFast,
     Field,
+    GetCoreSchemaHandler,
     JsonValue,
     SerializeAsAny,
     SerializerFunctionWrapHandler,
@@ -33,6 +34,8 @@ from pydantic import (
     model_validator,
 )
 from pydantic.alias_generators import to_camel
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import simple_ser_schema
 
 from bridge.text.jsonvalues import JsonObject
 
@@ -183,16 +186,34 @@ def made(model: Callable[_Fields, _ModelT], *_: _Fields.args, **fields: _Fields.
     The values have the types of the fields: arrays are tuples, and an absent value is None. A value from a peer, a
     client, the store or the configuration that was not validated before goes to the class itself. Validation would take
     most of the time in which the bridge makes its objects. The tests validate each object that is made here."""
-    kind = cast(type[_ModelT], model)
+    kind: type[_ModelT] = model  # type: ignore[assignment]  # a class, whose parameters are the fields
     new = kind.__new__(kind)
-    object.__setattr__(new, "__dict__", {**kind.absent, **fields})
-    object.__setattr__(new, "__pydantic_fields_set__", set(fields))
-    object.__setattr__(new, "__pydantic_extra__", {})
-    object.__setattr__(new, "__pydantic_private__", None)
+    _set_values(new, {**new.absent, **fields})
+    _set_names(new, set(fields))
+    _set_extra(new, {})
+    _set_private(new, None)
     return new
 
 
-class TaskState(StrEnum):
+_SLOTS: Final = vars(BaseModel)
+_set_values: Final = _SLOTS["__dict__"].__set__
+_set_names: Final = _SLOTS["__pydantic_fields_set__"].__set__
+_set_extra: Final = _SLOTS["__pydantic_extra__"].__set__
+_set_private: Final = _SLOTS["__pydantic_private__"].__set__
+"""Set what a frozen model consists of. `object.__setattr__` does the same, and looks each of them up first."""
+
+
+class _Word(StrEnum):
+    """A set of words of the wire. pydantic writes each as the text that it is; else it asks Python for its value."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema = handler(source)
+        schema["serialization"] = simple_ser_schema("str")  # type: ignore[index]  # a union of typed dictionaries
+        return schema
+
+
+class TaskState(_Word):
     """Section 4.1.3. UNSPECIFIED is left out: no valid task is in that state."""
 
     SUBMITTED = "TASK_STATE_SUBMITTED"
@@ -210,7 +231,7 @@ class TaskState(StrEnum):
         return self.value.removeprefix("TASK_STATE_").lower()
 
 
-class Role(StrEnum):
+class Role(_Word):
     """Section 4.1.5."""
 
     USER = "ROLE_USER"
@@ -225,6 +246,10 @@ _EMPTY: Final[tuple[JsonValue, ...]] = (None, "", {}, [])
 
 class Part(Model):
     """Exactly one of text, raw (base64), url and data, with its media type. Section 4.1.6."""
+
+    model_config = ConfigDict(
+        defer_build=False
+    )  # `AnyPart` looks for the serializer of each object's own class
 
     text: str | None = None
     raw: Base64 | None = None
@@ -255,6 +280,8 @@ class Part(Model):
         if len(held) != 1:
             names = " and ".join(held) or "none of them"
             raise ValueError(f"a part holds exactly one of text, raw, url and data; found {names}")
+        if held == ["data"] and self.data is None:
+            object.__setattr__(self, "__class__", _NullPart)
         return self
 
     def _without_empty(self, held: list[PartKind]) -> list[PartKind]:
@@ -268,12 +295,17 @@ class Part(Model):
                 self.__pydantic_fields_set__.discard(kind)
         return filled
 
+
+class _NullPart(Part):
+    """A part whose data is null. It alone is written by Python, because null is absent everywhere else."""
+
     @model_serializer(mode="wrap")
-    def _keep_null_data(self, write: SerializerFunctionWrapHandler) -> Any:
-        written = write(self)
-        if self.data is None and "data" in self.model_fields_set:
-            written["data"] = None
-        return written
+    def _keep_null(self, write: SerializerFunctionWrapHandler) -> Any:
+        return write(self) | {"data": None}
+
+
+AnyPart = SerializeAsAny[Part]
+"""A part, written as its own class says."""
 
 
 class AppendedText(Part):
@@ -298,7 +330,7 @@ class Message(Model):
     context_id: MaybeId = None
     task_id: MaybeId = None
     role: Role
-    parts: Annotated[Several[Part], Field(min_length=1)]
+    parts: Annotated[Several[AnyPart], Field(min_length=1)]
     metadata: PlainObject | None = None
     extensions: Several[str] | None = None
     reference_task_ids: Several[str] | None = None
@@ -318,7 +350,7 @@ class Artifact(Model):
     artifact_id: Id
     name: str | None = None
     description: str | None = None
-    parts: Annotated[Several[Part], Field(min_length=1)]
+    parts: Annotated[Several[AnyPart], Field(min_length=1)]
     metadata: PlainObject | None = None
     extensions: Several[str] | None = None
 
