@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +28,6 @@ from tests.matrix.scenarios import OF_SIDE, Outcome, Scenario, Side
 from tests.support.running import listening
 
 LOGS: Final = Path(".run") / "matrix"
-_RUNS: Final = {Side.CLIENT: cells_of_client, Side.AGENT: cells_of_agent}
 _MARKS: Final = {Outcome.PASS: ".", Outcome.FAIL: "F", Outcome.CANNOT: "-", Outcome.UNTRIED: "?"}
 
 
@@ -80,7 +80,8 @@ async def _run(chosen: list[Peer]) -> dict[str, PeerResult]:
 
 async def _result(peer: Peer, model: str) -> PeerResult:
     cells: dict[Side, dict[Scenario, Cell]] = {}
-    for side, run in _RUNS.items():
+    runs = {Side.CLIENT: partial(cells_of_client, with_grpc=peer.is_over_grpc), Side.AGENT: cells_of_agent}
+    for side, run in runs.items():
         command = peer.command(side)
         if command is None:
             continue

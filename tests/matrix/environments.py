@@ -24,6 +24,8 @@ FOLDER: Final = Path(__file__).with_name("peers")
 ENVIRONMENTS: Final = PEERS / "matrix"
 INSTALL_SECONDS: Final = 1200
 """The longest installation that is not called a hang: the largest framework has two hundred packages."""
+GRPC_PACKAGES: Final = frozenset({"grpcio", "@grpc/grpc-js"})
+"""The packages that only the environments of peers over gRPC name."""
 _PIN: Final = re.compile(r"^([A-Za-z0-9_.-]+)(?:\[[a-z0-9_,-]+\])?==(\S+)$", re.MULTILINE)
 
 
@@ -60,6 +62,11 @@ class Peer:
         if self.manifest.suffix == ".json":
             return dict(json.loads(text)["dependencies"])
         return dict(_PIN.findall(text))
+
+    @property
+    def is_over_grpc(self) -> bool:
+        """Whether its client calls agents over gRPC."""
+        return bool(self.versions.keys() & GRPC_PACKAGES)
 
     def command(self, side: Side) -> list[str] | None:
         """The command of its script for one side, or None when it has none."""

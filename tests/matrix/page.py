@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from tests.matrix.environments import GRPC_PACKAGES
 from tests.matrix.explained import Explained
 from tests.matrix.recorded import PeerResult, Recorded
 from tests.matrix.scenarios import OF_SIDE, TITLES, Outcome, Side
@@ -32,7 +33,8 @@ _SIDES: Final = {
 
 The framework's own client calls the agent that `mcp-a2a wrap` makes of an MCP server. A question
 is an elicitation of the tool, a failure is a result with `isError`, and a stream is the progress of the tool. Plain
-words are the sentence "Please echo good morning.", which runs a tool without naming its arguments.
+words are the sentence "Please echo good morning.", which runs a tool without naming its arguments. LangGraph has no
+client of A2A, so its row is a graph whose node posts JSON-RPC, as its documentation shows.
 """,
     Side.AGENT: """
 ## As agents behind exposed tools
@@ -42,8 +44,6 @@ it. A question is an elicitation in the host, a failure is a result with `isErro
 the first result.
 """,
 }
-_GRPC: Final = frozenset({"grpcio", "@grpc/grpc-js"})
-"""The packages that only the environments of peers over gRPC name."""
 
 
 def page(recorded: Recorded, explained: Explained) -> str:
@@ -79,7 +79,7 @@ def _reasons(side: Side, name: str, peer: PeerResult, explained: Explained) -> I
 
 def _title(peer: PeerResult) -> str:
     name, version = next(iter(peer.versions.items()))
-    return f"{name} {version}{' over gRPC' if peer.versions.keys() & _GRPC else ''}"
+    return f"{name} {version}{' over gRPC' if peer.versions.keys() & GRPC_PACKAGES else ''}"
 
 
 def _versions(recorded: Recorded) -> Iterator[str]:

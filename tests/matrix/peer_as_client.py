@@ -32,20 +32,24 @@ _SILENT: Final = Cell(Outcome.FAIL, "the script ended without a word about it")
 
 
 @asynccontextmanager
-async def wrapped_server(folder: Path) -> AsyncIterator[str]:
-    """The URL of the agent that the real command makes of the tool server."""
+async def wrapped_server(folder: Path, *, with_grpc: bool) -> AsyncIterator[str]:
+    """The URL of the agent that the real command makes of the tool server.
+
+    The card names gRPC only for peers that use it: google-adk 2.13.0 refuses a card with an address without a scheme.
+    """
     server = (sys.executable, str(TOOL_SERVER))
-    options = ("--era", "modern", "--store", "memory:", "--grpc", f"127.0.0.1:{free_port()}")
+    options = ["--era", "modern", "--store", "memory:"]
+    options += ["--grpc", f"127.0.0.1:{free_port()}"] if with_grpc else []
     bridge = wrapping(*options, state=folder, server=server, start=subprocess.Popen)
     async with process_of(bridge) as running:
         yield f"{running.url}/agents/matrix"
 
 
 async def cells_of_client(
-    command: Sequence[str], environment: Mapping[str, str], folder: Path
+    command: Sequence[str], environment: Mapping[str, str], folder: Path, *, with_grpc: bool
 ) -> dict[Scenario, Cell]:
     """Run the script of a client to its end; what came of each scenario."""
-    async with wrapped_server(folder) as url:
+    async with wrapped_server(folder, with_grpc=with_grpc) as url:
         said = await _said_by([*command, url], environment, folder)
         cells = {scenario: said.get(scenario, _SILENT) for scenario in Scenario}
         tasks = await _tasks(url)
