@@ -40,7 +40,7 @@ async function cameOf(scenario, url) {
   }
 }
 
-/** Serve an Express application on a free port of loopback, and say so; `routes` gets its URL. */
+/** Serve an Express application on a free port of loopback, and say so; `routes` gets its URL, and what notes a stream. */
 export function serve(express, routes) {
   const app = express();
   let streams = 0;
@@ -54,9 +54,9 @@ export function serve(express, routes) {
     next();
   });
   app.get("/_streams", (request, response) => response.json(streams));
-  const server = app.listen(0, "127.0.0.1", () => {
+  const server = app.listen(0, "127.0.0.1", async () => {
     const url = `http://127.0.0.1:${server.address().port}`;
-    routes(app, url);
+    await routes(app, url, () => (streams += 1));
     say({ url, cannot: {} });
   });
 }

@@ -67,6 +67,8 @@ CANCEL = WORDS["cancel"]
 TURNS, TURNS_GIVE = tuple(WORDS["turns"]), tuple(WORDS["turns_give"])
 
 
+_STREAMS = {"all": 0}
+
 UNTRIED = "not tried: its script sends no sentence"
 
 _SAID = os.fdopen(os.dup(1), "w", buffering=1)
@@ -162,23 +164,50 @@ def serve_by(run: Callable[[], None], url: str, cannot: Mapping[str, str] | None
 
 
 def watched(app: Any) -> Any:
-    """The application, which also says at `/_streams` how many streams it has answered with."""
-    streams = 0
+    """The application, which also says at `/_streams` how many streams it has answered with, also over gRPC."""
 
     async def seen(scope: Any, receive: Any, send: Any) -> None:
-        nonlocal streams
-
         async def send_seen(message: Any) -> None:
-            nonlocal streams
             headers = dict(message.get("headers", ()))
-            streams += headers.get(b"content-type", b"").startswith(b"text/event-stream")
+            _STREAMS["all"] += headers.get(b"content-type", b"").startswith(b"text/event-stream")
             await send(message)
 
         if scope["type"] == "http" and scope["path"] == "/_streams":
-            body = json.dumps(streams).encode()
+            body = json.dumps(_STREAMS["all"]).encode()
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": body})
             return
         await app(scope, receive, send_seen if scope["type"] == "http" else send)
 
     return seen
+
+
+class GrpcBeside:
+    """A server of gRPC beside the HTTP server of the card. `run` is a lifespan of Starlette."""
+
+    def __init__(self) -> None:
+        with listener() as bound:
+            self.place = f"127.0.0.1:{bound.getsockname()[1]}"
+
+    def run(self, add_service: Callable[[Any], None]) -> Callable[[Any], Any]:
+        """Serve what `add_service` adds to the server."""
+        from contextlib import asynccontextmanager
+
+        from grpc import aio
+
+        class Counting(aio.ServerInterceptor):
+            async def intercept_service(self, continuation: Any, details: Any) -> Any:
+                handler = await continuation(details)
+                _STREAMS["all"] += handler is not None and handler.response_streaming
+                return handler
+
+        @asynccontextmanager
+        async def lifespan(_: Any) -> Any:
+            server = aio.server(interceptors=[Counting()])
+            add_service(server)
+            server.add_insecure_port(self.place)
+            await server.start()
+            yield
+            await server.stop(1)
+
+        return lifespan

@@ -1,4 +1,4 @@
-// @a2a-js/sdk 1.x as an agent, over JSON-RPC and HTTP+JSON.
+// @a2a-js/sdk 1.x as an agent, over JSON-RPC and HTTP+JSON, or over gRPC where MATRIX_BINDING says so.
 
 import { createRequire } from "node:module";
 import { serve, words } from "../contract.mjs";
@@ -51,15 +51,44 @@ class Executor {
   }
 }
 
-serve(express, (app, url) => {
+const overHttp = (url) => [
+  { url: `${url}/a2a`, protocolBinding: "JSONRPC", protocolVersion: "1.0" },
+  { url: `${url}/rest`, protocolBinding: "HTTP+JSON", protocolVersion: "1.0" },
+];
+
+/** Serve a handler over gRPC, and note each stream. */
+async function serveGrpc(grpc, port, requestHandler, noteStream) {
+  const { A2AService, grpcService } = require("@a2a-js/sdk/server/grpc");
+  const service = grpcService({ requestHandler, userBuilder: UserBuilder.noAuthentication });
+  for (const name of ["sendStreamingMessage", "subscribeToTask"]) {
+    const answer = service[name];
+    service[name] = (call) => (noteStream(), answer(call));
+  }
+  const server = new grpc.Server();
+  server.addService(A2AService, service);
+  const credentials = grpc.ServerCredentials.createInsecure();
+  await new Promise((done, failed) =>
+    server.bindAsync(`127.0.0.1:${port}`, credentials, (error) => (error ? failed(error) : done())),
+  );
+}
+
+async function freePort() {
+  const server = require("node:net").createServer();
+  await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  const { port } = server.address();
+  await new Promise((done) => server.close(done));
+  return port;
+}
+
+serve(express, async (app, url, noteStream) => {
+  const port = process.env.MATRIX_BINDING === "GRPC" ? await freePort() : 0;
   const card = a2a.AgentCard.fromJSON({
     name: "a2a-js",
     description: "Says back what it is told.",
     version: "1.0.0",
-    supportedInterfaces: [
-      { url: `${url}/a2a`, protocolBinding: "JSONRPC", protocolVersion: "1.0" },
-      { url: `${url}/rest`, protocolBinding: "HTTP+JSON", protocolVersion: "1.0" },
-    ],
+    supportedInterfaces: port
+      ? [{ url: `127.0.0.1:${port}`, protocolBinding: "GRPC", protocolVersion: "1.0" }]
+      : overHttp(url),
     capabilities: { streaming: true },
     defaultInputModes: ["text/plain", "application/json"],
     defaultOutputModes: ["text/plain"],
@@ -70,4 +99,5 @@ serve(express, (app, url) => {
   app.use("/.well-known/agent-card.json", agentCardHandler({ agentCardProvider: requestHandler }));
   app.use("/a2a", jsonRpcHandler({ requestHandler, userBuilder }));
   app.use("/rest", restHandler({ requestHandler, userBuilder }));
+  if (port) await serveGrpc(require("@grpc/grpc-js"), port, requestHandler, noteStream);
 });

@@ -1,9 +1,10 @@
-"""a2a-sdk 0.3 as an agent, over JSON-RPC."""
+"""a2a-sdk 0.3 as an agent, over JSON-RPC, or over gRPC where `BINDING` says so."""
 
 import asyncio
 import base64
 import json
 from collections import defaultdict
+from typing import Any
 
 import contract as c
 from a2a.server.agent_execution import AgentExecutor, RequestContext
@@ -54,15 +55,27 @@ class Executor(AgentExecutor):
 
 
 bound = c.listener()
+beside = c.GrpcBeside() if globals().get("BINDING") == "GRPC" else None
 card = AgentCard(
     name="a2a-sdk",
     description="Says back what it is told.",
     version="1.0.0",
-    url=c.url_of(bound),
+    url=beside.place if beside else c.url_of(bound),
+    preferred_transport="GRPC" if beside else "JSONRPC",
     capabilities=AgentCapabilities(streaming=True),
     default_input_modes=["text/plain", "application/json"],
     default_output_modes=["text/plain"],
     skills=[AgentSkill(id="chat", name="Chat", description="Says it back.", tags=["test"])],
 )
 handler = DefaultRequestHandler(Executor(), InMemoryTaskStore())
-c.serve(A2AStarletteApplication(card, handler).build(), bound)
+
+
+def add_service(server: Any) -> None:
+    from a2a.grpc import a2a_pb2_grpc
+    from a2a.server.request_handlers import GrpcHandler
+
+    a2a_pb2_grpc.add_A2AServiceServicer_to_server(GrpcHandler(card, handler), server)
+
+
+lifespan = {"lifespan": beside.run(add_service)} if beside else {}
+c.serve(A2AStarletteApplication(card, handler).build(**lifespan), bound)

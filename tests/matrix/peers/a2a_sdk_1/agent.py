@@ -1,8 +1,9 @@
-"""a2a-sdk 1.x as an agent, over JSON-RPC and HTTP+JSON."""
+"""a2a-sdk 1.x as an agent, over JSON-RPC and HTTP+JSON, or over gRPC where `BINDING` says so."""
 
 import asyncio
 import json
 from collections import defaultdict
+from typing import Any
 
 import contract as c
 from a2a.helpers import new_task_from_user_message, new_text_part
@@ -53,14 +54,20 @@ class Executor(AgentExecutor):
 
 bound = c.listener()
 url = c.url_of(bound)
+beside = c.GrpcBeside() if globals().get("BINDING") == "GRPC" else None
+over_http = [
+    a2a_pb2.AgentInterface(url=f"{url}/", protocol_binding="JSONRPC", protocol_version="1.0"),
+    a2a_pb2.AgentInterface(url=f"{url}/rest", protocol_binding="HTTP+JSON", protocol_version="1.0"),
+]
+over_grpc = [
+    a2a_pb2.AgentInterface(url=one.place, protocol_binding="GRPC", protocol_version="1.0")
+    for one in filter(None, [beside])
+]
 card = a2a_pb2.AgentCard(
     name="a2a-sdk",
     description="Says back what it is told.",
     version="1.0.0",
-    supported_interfaces=[
-        a2a_pb2.AgentInterface(url=f"{url}/", protocol_binding="JSONRPC", protocol_version="1.0"),
-        a2a_pb2.AgentInterface(url=f"{url}/rest", protocol_binding="HTTP+JSON", protocol_version="1.0"),
-    ],
+    supported_interfaces=over_grpc or over_http,
     capabilities=a2a_pb2.AgentCapabilities(streaming=True),
     default_input_modes=["text/plain", "application/json"],
     default_output_modes=["text/plain"],
@@ -72,4 +79,13 @@ routes = [
     *create_jsonrpc_routes(handler, "/"),
     *create_rest_routes(handler, path_prefix="/rest"),
 ]
-c.serve(Starlette(routes=routes), bound)
+
+
+def add_service(server: Any) -> None:
+    from a2a.server.request_handlers import GrpcHandler
+    from a2a.types import a2a_pb2_grpc
+
+    a2a_pb2_grpc.add_A2AServiceServicer_to_server(GrpcHandler(handler), server)
+
+
+c.serve(Starlette(routes=routes, lifespan=beside and beside.run(add_service)), bound)

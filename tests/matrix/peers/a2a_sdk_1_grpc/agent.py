@@ -1,0 +1,6 @@
+"""a2a-sdk 1.x as an agent, over gRPC."""
+
+import runpy
+from pathlib import Path
+
+runpy.run_path(str(Path(__file__).parents[1] / "a2a_sdk_1" / "agent.py"), {"BINDING": "GRPC"})
