@@ -19,43 +19,38 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import anyio
-from pydantic import JsonValue
 
-from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.client.http import redacted_url
-from bridge.a2a.model.objects import AgentCard
-from bridge.a2a.wire.canonical_card import CardForm, CardProof
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.offered_server import OfferedServer, other_kind_at
+from bridge.assembly.offered_server import OfferedServer
 from bridge.assembly.parts import catalogs_of, servers_of
-from bridge.assembly.plan import Plan, PublishedPlan, RemotePlan, for_preview
+from bridge.assembly.plan import Plan, PublishedPlan, for_preview
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.assembly.routes import MCP
 from bridge.assembly.stores import store_faults
 from bridge.assembly.tool_servers import StartObserver
-from bridge.config.ready_mappings import ReadyMapping
-from bridge.errors import PeerError
 from bridge.identity.callers.principals import OfferedNames, Principal
 from bridge.identity.tokens.token_exchange import CallerTokens
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.mcp.client.upstream import Upstream
-from bridge.mcp.tools import Tool
+from bridge.process.peer_findings import (
+    PeerFindings,
+    agent_findings,
+    catalog_findings,
+    name_of,
+    server_findings,
+)
 from bridge.process.place_findings import FindingFault, RedirectUri, place_faults, redirect_uris
 from bridge.process.serve import unannounced_bridge
-from bridge.remotes.remote_agent import RemoteAgent
 from bridge.seal import key_in
-from bridge.text.safe_text import without_hidden_characters
 from bridge.tools_as_agent.skills import Skill
 from bridge.translate.extensions.mcp_requests import Shared, shared_of
-from bridge.translate.language.plain_words import phrase_faults
 
 WAIT_SECONDS: Final = 30.0
 """How long servers and agents may take by default. It is the connect timeout of the default profile."""
 
 _KEY_BYTES: Final = 32
 
-_NAMED_MOST: Final = 5
-"""The most tools or skills that one note names."""
 _UNSETTLED_MOST: Final = 50
 """The most tools that one note names."""
 
@@ -116,32 +111,6 @@ class _Settled:
     def _finish_if_all_known(self) -> None:
         if not self._left:
             self.all.set()
-
-
-@dataclass(frozen=True)
-class PeerFindings:
-    """The findings about one peer."""
-
-    kind: str
-    """The peer's table: `tool_servers`, `agents` or `catalogs`."""
-    key: str
-    where: str
-    """The command, or the URL without its query. The query may hold a key."""
-    says: str = ""
-    """The peer's own name and version, and the number of its tools or skills; "" while it is down."""
-    down: str | None = None
-    """Why the peer cannot be called; None when it can."""
-    faults: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    is_unauthorized: bool = False
-    """Whether the peer is down because it refuses the credentials of the bridge."""
-    ready_mapping: str = ""
-    """The name of the ready mapping that gives its tools phrases."""
-
-    @property
-    def title(self) -> str:
-        """The peer's name in the file."""
-        return f"{self.kind}.{self.key}"
 
 
 @dataclass(frozen=True)
@@ -231,12 +200,12 @@ class Findings:
 async def findings_of(plan: Plan, bridge: Bridge) -> Findings:
     """The findings about a bridge that has connected to all peers within reach."""
     servers = [
-        _server(key, upstream, plan.servers[key].ready, is_needed=plan.fails_closed(key))
+        server_findings(key, upstream, plan.servers[key].ready, is_needed=plan.fails_closed(key))
         for key, upstream in bridge.upstreams.items()
     ]
-    catalogs = [await _catalog(key, source) for key, source in bridge.catalogs.items()]
+    catalogs = [await catalog_findings(key, source) for key, source in bridge.catalogs.items()]
     remote = {
-        (agent.key, agent.url): await _agent(agent, plan.agents.get(agent.key))
+        (agent.key, agent.url): await agent_findings(agent, plan.agents.get(agent.key))
         for offered in bridge.offered
         for agent in offered.remote_agents
         if agent.key not in plan.published
@@ -291,7 +260,7 @@ def offline_findings(plan: Plan) -> Findings:
     servers, agents, catalogs = servers_of(plan), _agents_of(plan), catalogs_of(plan)
     peers = (
         *(
-            PeerFindings("tool_servers", key, str(plan.servers[key].target), ready_mapping=_name_of(ready))
+            PeerFindings("tool_servers", key, str(plan.servers[key].target), ready_mapping=name_of(ready))
             for key, ready in ((key, plan.servers[key].ready) for key in servers)
         ),
         *(PeerFindings("agents", key, redacted_url(plan.agents[key].url)) for key in agents),
@@ -324,122 +293,6 @@ def offline_findings(plan: Plan) -> Findings:
         redirect_uris=tuple(redirect_uris(plan)),
         untrusted=tuple(_untrusted(plan)),
     )
-
-
-def _server(key: str, upstream: Upstream, ready: ReadyMapping | None, *, is_needed: bool) -> PeerFindings:
-    greeting, listing = upstream.greeting, upstream.listing
-    named = f"{greeting.name} {greeting.version}".rstrip() if greeting else ""
-    says = f"{named}, {_number(len(listing.tools), 'tool')}" if greeting else ""
-    ends = "; `serve` would end at once (fail = closed)" if is_needed else ""
-    return PeerFindings(
-        "tool_servers",
-        key,
-        str(upstream.target),
-        "" if upstream.down else says,
-        None if upstream.down is None else f"{upstream.down}{ends}",
-        tuple(f"the tool {tool.name} cannot be served: {tool.reason}" for tool in listing.left_out),
-        (
-            *(
-                f"not all arguments of the tool {tool.name} are checked: {tool.unchecked}"
-                for tool in listing.tools
-                if tool.unchecked
-            ),
-            *listing.odd_fields,
-            *([listing.odd] if listing.odd else []),
-            *(_on_ready(ready, listing.tools) if ready is not None and greeting is not None else ()),
-            *_on_unseen(
-                {f"the tool {tool.name}": tool.listed for tool in listing.tools}, "the card has them"
-            ),
-        ),
-        is_unauthorized=upstream.is_unauthorized,
-        ready_mapping=_name_of(ready),
-    )
-
-
-def _name_of(ready: ReadyMapping | None) -> str:
-    return "" if ready is None else ready.name
-
-
-def _on_ready(ready: ReadyMapping, tools: Sequence[Tool]) -> Iterator[str]:
-    """Notes on the phrases of a ready mapping that do not fit the tools that the server lists."""
-    listed = {tool.name: tool for tool in tools}
-    if missing := [name for name in ready.tools if name not in listed]:
-        yield f"the ready mapping {ready.name} has words for tools that the server does not list: {', '.join(missing)}"
-    for name, rule in ready.tools.items():
-        for fault in phrase_faults(rule.phrases or (), listed[name]) if name in listed else ():
-            yield f"the ready mapping {ready.name}: {name}: {fault}"
-
-
-def _words_of_card(card: AgentCard) -> dict[str, JsonValue]:
-    skills = {f"the skill {skill.id}": skill.to_object() for skill in card.skills}
-    return {"the card": [card.name, card.description], **skills}
-
-
-def _on_unseen(words: Mapping[str, JsonValue], then: str) -> tuple[str, ...]:
-    """A note about hidden characters in the texts of a peer, which may mislead a person or a model. `words` maps the
-    place of each text to the text."""
-    places = [
-        what
-        for what, value in words.items()
-        if any(without_hidden_characters(text) != text for text in _texts_in(value))
-    ]
-    if not places:
-        return ()
-    more = f" and {len(places) - _NAMED_MOST} more" if len(places) > _NAMED_MOST else ""
-    where = ", ".join(places[:_NAMED_MOST])
-    return (f"invisible characters, or characters that reverse text, are in {where}{more}; {then}",)
-
-
-def _texts_in(value: JsonValue) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for inner in (*value, *value.values()) if isinstance(value, dict) else value:
-            yield from _texts_in(inner)
-
-
-async def _agent(agent: RemoteAgent, plan: RemotePlan | None) -> PeerFindings:
-    says, down = "", agent.down
-    if plan is not None and down is not None:
-        down = await other_kind_at(agent, plan) or down
-    if agent.down is None:
-        spoken = agent.client.interface
-        skills = _number(len(agent.card.skills), "skill")
-        says = (
-            f"{agent.card.name} {agent.card.version}, A2A {spoken.protocol_version} {spoken.protocol_binding},"
-            f" {skills}"
-        )
-    notes = tuple(f"does not conform to A2A: {deviation}" for deviation in agent.deviations)
-    if agent.has_card:
-        notes += agent.extension_notes
-        notes += _on_proof(agent.proof)
-        notes += _on_unseen(_words_of_card(agent.card), "hosts get its text without them")
-    return PeerFindings(
-        "agents",
-        agent.key,
-        redacted_url(agent.url),
-        says,
-        down,
-        notes=notes,
-        is_unauthorized=agent.state.is_unauthorized,
-    )
-
-
-def _on_proof(proof: CardProof | None) -> tuple[str, ...]:
-    """A note about what the signature of a card does not cover."""
-    if proof is None or proof.form is CardForm.STRICT or not proof.outside:
-        return ()
-    more = f" and {len(proof.outside) - _NAMED_MOST} more" if len(proof.outside) > _NAMED_MOST else ""
-    where = ", ".join(proof.outside[:_NAMED_MOST])
-    return (f"its card is signed in the form of the SDKs, which does not cover {where}{more}; none is used",)
-
-
-async def _catalog(key: str, source: CatalogSource) -> PeerFindings:
-    try:
-        entries = source.cached() or await source.refresh()
-    except PeerError as exc:
-        return PeerFindings("catalogs", key, redacted_url(source.url), down=str(exc))
-    return PeerFindings("catalogs", key, redacted_url(source.url), _number(len(entries), "agent"))
 
 
 def _published(published: PublishedAgent, plan: Plan, principals: Iterable[Principal]) -> FaceFindings:
@@ -679,7 +532,3 @@ def _unused(plan: Plan) -> Iterator[str]:
 def _agents_of(plan: Plan) -> tuple[str, ...]:
     named = (source for offered in plan.offered.values() for source in offered.sources)
     return tuple(dict.fromkeys(source for source in named if source in plan.agents))
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -15,8 +15,9 @@ from bridge.errors import counted
 
 if TYPE_CHECKING:
     from bridge.mcp.client.upstream import Upstream
+    from bridge.process.peer_findings import PeerFindings
     from bridge.process.place_findings import RedirectUri
-    from bridge.process.preview import FaceFindings, Findings, PeerFindings
+    from bridge.process.preview import FaceFindings, Findings
 
 _KINDS: Final = {
     "tool_servers": "Tool servers",
