@@ -315,11 +315,10 @@ def _switched_on(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _mapping(options: Mapping[str, Any]) -> str | None:
-    from bridge.config.tables.models import DEFAULT_PROFILE
-    from bridge.config.tables.profile import absolute_name
+    from bridge.config.tables.profile import DEFAULT_PROFILE_NAME, absolute_name
 
-    name: str = options["mapping"] or DEFAULT_PROFILE
-    return None if name == DEFAULT_PROFILE else absolute_name(name, Path.cwd())
+    name: str = options["mapping"] or DEFAULT_PROFILE_NAME
+    return None if name == DEFAULT_PROFILE_NAME else absolute_name(name, Path.cwd())
 
 
 def _store(place: str | None) -> str | None:

@@ -20,16 +20,15 @@ from bridge.config.check.validation_faults import validation_faults_of, without_
 from bridge.config.file_schema import config_schema
 from bridge.config.import_file import LeftOut
 from bridge.config.imports import Imports, read_imports, tables_in
+from bridge.config.tables.faces import FACES, FaceTable
 from bridge.config.tables.models import (
-    DEFAULT_PROFILE,
-    FACES,
     BridgeTable,
     Config,
-    FaceTable,
     PrincipalTable,
     ToolServerTable,
 )
 from bridge.config.tables.profile import (
+    DEFAULT_PROFILE_NAME,
     NoProfileError,
     Profile,
     ResolvedProfile,
@@ -302,7 +301,7 @@ def _profiles(found: _LoadFindings) -> dict[str, ResolvedProfile]:
     """The profiles that the file names, by name."""
     profiles: dict[str, ResolvedProfile] = {}
     broken: set[str] = set()
-    for where, name in [((), DEFAULT_PROFILE), *_mappings(found.document.data)]:
+    for where, name in [((), DEFAULT_PROFILE_NAME), *_mappings(found.document.data)]:
         if name in profiles or name in broken:
             continue
         try:

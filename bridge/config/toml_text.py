@@ -11,7 +11,8 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from bridge.config.load import LoadedConfig
-from bridge.config.tables.models import FACES, ToolServerTable
+from bridge.config.tables.faces import FACES
+from bridge.config.tables.models import ToolServerTable
 from bridge.config.tables.profile import TABLES_OF
 from bridge.config.text.document import DEFAULT_SOURCE, ValueSource
 from bridge.config.text.masking import HIDDEN, is_secret_name
