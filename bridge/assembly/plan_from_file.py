@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
 
-from bridge.a2a.client.card_places import agent_url, base_url
+from bridge.a2a.client.card_places import agent_url
 from bridge.a2a.client.http import origin_of
 from bridge.a2a.wire.canonical_card import CardForm
-from bridge.assembly.callers_from_file import credentials_of, issuer_of
+from bridge.assembly.from_file.callers_from_file import credentials_of, issuer_of
+from bridge.assembly.from_file.peer_credentials import (
+    caller_tokens_of,
+    login_config_of,
+    login_of_agent,
+    login_of_server,
+    oauth_client,
+    peer_tls,
+    tokens_of,
+)
 from bridge.assembly.plan import (
     AuditPlan,
     CardSigningPlan,
@@ -44,13 +52,7 @@ from bridge.config.tables.models import (
     ToolTable,
 )
 from bridge.config.tables.peers import (
-    AgentOAuth2Table,
-    CatalogOAuth2Table,
-    ExchangeOAuth2Table,
-    IdJagTable,
     KeyPlace,
-    OAuth2Table,
-    PeerTlsTable,
     SignedByTable,
 )
 from bridge.config.tables.profile import Profile
@@ -58,14 +60,9 @@ from bridge.config.tables.values import MEMORY_STORE
 from bridge.config.text.secrets import Secret
 from bridge.config.text.wording import POSTGRES_SCHEMES
 from bridge.http.request_checks import TrustedProxies, network_of
-from bridge.http.tls import PeerTls, TlsFiles
-from bridge.identity.logins.each_login import EachLogin
-from bridge.identity.logins.kept_logins import DAY_SECONDS
+from bridge.http.tls import TlsFiles
 from bridge.identity.logins.login_credentials import LoginConfig, LoginToken
-from bridge.identity.pages.login_links import STATE_SECONDS
-from bridge.identity.tokens.oauth import ClientToken, TokenSource
-from bridge.identity.tokens.token_endpoint import ClientMethod, OAuthClient
-from bridge.identity.tokens.token_exchange import CallerTokens, Exchange
+from bridge.identity.tokens.token_exchange import CallerTokens
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.in_process import InProcessTarget, low_level
 from bridge.mcp.client.transports.stdio import ChildPace, StdioTarget
@@ -80,8 +77,46 @@ from bridge.translate.overrides import ArgumentRule, SkillOverride, ToolOverride
 def plan_from_file(loaded: LoadedConfig) -> Plan:
     """Make the plan of a configuration."""
     config, table = loaded.config, loaded.config.bridge
-    process, on_line = loaded.bridge_profile, loaded.on_command_line
-    place = ProcessPlan(
+    process, place, on_line = loaded.bridge_profile, _place(loaded), loaded.on_command_line
+    return Plan(
+        profile=process,
+        place=place,
+        credentials=[
+            credential
+            for name, principal in config.principals.items()
+            for credential in credentials_of(
+                name, principal, config.groups.get(principal.group or "", GroupTable())
+            )
+        ],
+        issuers={name: issuer_of(name, issuer) for name, issuer in config.issuers.items()},
+        allow_unauthenticated=table.allow_unauthenticated,
+        signing=_signing(table),
+        servers={
+            key: _as_agents_use_it(
+                key,
+                _server(key, table, process, place, loaded.servers, on_line=on_line),
+                config.tools_as_agent.values(),
+            )
+            for key, table in config.tool_servers.items()
+        },
+        agents={
+            key: _remote(key, table, config.agents, process, place, on_line=on_line)
+            for key, table in config.agents.items()
+        },
+        catalogs={key: _catalog(key, table, process, place) for key, table in config.catalogs.items()},
+        published={
+            **{name: _published(name, table, loaded) for name, table in config.tools_as_agent.items()},
+            **{name: _forwarding(name, table, loaded) for name, table in config.agents_as_agent.items()},
+        },
+        offered={name: _offered(table, loaded) for name, table in config.agents_as_tools.items()},
+        left_out=loaded.left_out,
+    )
+
+
+def _place(loaded: LoadedConfig) -> ProcessPlan:
+    """The plan of the process itself."""
+    config, table = loaded.config, loaded.config.bridge
+    return ProcessPlan(
         host=table.host,
         port=table.port,
         public_url=table.public_url,
@@ -93,7 +128,7 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
         hosts=frozenset(table.hosts),
         origins=table.origins,
         baggage_keys=frozenset(table.baggage),
-        hosts_by="--allow-host {}" if on_line else 'hosts = ["{}"] in [bridge]',
+        hosts_by="--allow-host {}" if loaded.on_command_line else 'hosts = ["{}"] in [bridge]',
         shared_store=_shared_store(loaded),
         replica=ReplicaAddress.parse(table.replica_url) if table.replica_url else None,
         keys=tuple(map(_key, table.keys)),
@@ -109,43 +144,6 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
         push=_push(config.push),
         model=config.model,
         audit=_audit(config.audit),
-    )
-    return Plan(
-        profile=process,
-        place=place,
-        credentials=[
-            credential
-            for name, principal in config.principals.items()
-            for credential in credentials_of(
-                name, principal, config.groups.get(principal.group or "", GroupTable())
-            )
-        ],
-        issuers={name: issuer_of(name, issuer) for name, issuer in config.issuers.items()},
-        allow_unauthenticated=table.allow_unauthenticated,
-        signing=_signing(table),
-        servers={
-            key: replace(
-                _server(key, table, process, place, loaded.servers, on_line=on_line),
-                stand_ins=frozenset().union(
-                    *(_stand_ins(agent) for agent in config.tools_as_agent.values() if key in agent.sources)
-                ),
-                shows_apps=any(
-                    key in agent.sources and "apps" in agent.share for agent in config.tools_as_agent.values()
-                ),
-            )
-            for key, table in config.tool_servers.items()
-        },
-        agents={
-            key: _remote(key, table, config.agents, process, place, on_line=on_line)
-            for key, table in config.agents.items()
-        },
-        catalogs={key: _catalog(key, table, process, place) for key, table in config.catalogs.items()},
-        published={
-            **{name: _published(name, table, loaded) for name, table in config.tools_as_agent.items()},
-            **{name: _forwarding(name, table, loaded) for name, table in config.agents_as_agent.items()},
-        },
-        offered={name: _offered(table, loaded) for name, table in config.agents_as_tools.items()},
-        left_out=loaded.left_out,
     )
 
 
@@ -185,10 +183,6 @@ def _audit(table: AuditTable) -> AuditPlan | None:
     )
 
 
-def _peer_tls(table: PeerTlsTable | None) -> PeerTls | None:
-    return PeerTls(table.certificate, table.key, table.ca) if table else None
-
-
 def _key(place: KeyPlace) -> Path | str:
     return place.file or (place.secret.value if place.secret else "")
 
@@ -209,7 +203,7 @@ def _server(
         update={key: written[key] for key in written.keys() & _of(process.server)}
     )
     run = process.run.model_copy(update={key: written[key] for key in written.keys() & {"concurrency"}})
-    callers = _caller_tokens(
+    callers = caller_tokens_of(
         table.auth.oauth2 if table.auth else None,
         table.url or "",
         server.connect_seconds,
@@ -219,7 +213,7 @@ def _server(
     if name in objects:
         target: ServerTarget = _object(name, objects[name], server)
     else:
-        login = _login_of_server(name, table, server, place)
+        login = login_of_server(name, table, server, place)
         target = _target(table, server, login, callers, on_line=on_line)
     if table.login == "each" and server.session == "shared":
         # A session is made with one token: no caller may use another one's.
@@ -262,9 +256,9 @@ def _target(
         return HttpTarget(
             table.url,
             table.request_headers(),
-            login or _oauth_client(table),
+            login or oauth_client(table),
             callers=callers,
-            tls=_peer_tls(table.tls),
+            tls=peer_tls(table.tls),
             shown=table.shown("url") or "",
             allow_private=table.allow_private,
             on_command_line=on_line,
@@ -302,109 +296,6 @@ def _object(name: str, value: object, server: ServerSettings) -> InProcessTarget
     )
 
 
-def _oauth_client(table: ToolServerTable) -> OAuthClient | None:
-    oauth2 = table.auth.oauth2 if table.auth else None
-    if oauth2 is None or oauth2.grant == "token_exchange":
-        return None
-    return _own_client(oauth2, table.url or "", allow_private=table.allow_private)
-
-
-_ClientTable: TypeAlias = AgentOAuth2Table | CatalogOAuth2Table | OAuth2Table
-
-
-def _client_of(oauth2: _ClientTable, url: str, *, allow_private: bool) -> OAuthClient | None:
-    """The client that a table describes, for the resource at a URL unless it names another."""
-    secret = oauth2.private_key or oauth2.client_secret
-    tls = _peer_tls(oauth2.tls)
-    proofs = (secret, oauth2.assertion_file, tls and tls.certificate)
-    if oauth2.issuer is None or not any(proofs):
-        return None
-    return OAuthClient(
-        oauth2.issuer,
-        oauth2.client_id or "",
-        secret.value if secret else "",
-        _client_method(oauth2),
-        oauth2.scopes,
-        url if oauth2.resource is None else oauth2.resource,
-        allow_private,
-        oauth2.assertion_file,
-        tls,
-    )
-
-
-def _own_client(oauth2: _ClientTable, url: str, *, allow_private: bool) -> OAuthClient | None:
-    """The client that asks for tokens in the name of the bridge: at the authorization server of the peer."""
-    client = _client_of(oauth2, url, allow_private=allow_private)
-    there = oauth2.id_jag if isinstance(oauth2, ExchangeOAuth2Table) else None
-    return client if client is None or there is None else _client_there(there, client)
-
-
-def _client_method(oauth2: _ClientTable) -> ClientMethod:
-    if oauth2.grant == "jwt_bearer":
-        return "none"
-    if not (oauth2.private_key or oauth2.client_secret or oauth2.assertion_file):
-        return "none"  # the certificate proves the client
-    if oauth2.assertion_file is not None:
-        return "platform_jwt"
-    return "private_key_jwt" if oauth2.private_key else oauth2.client_auth
-
-
-def _login_of_server(
-    name: str, table: ToolServerTable, server: ServerSettings, place: ProcessPlan
-) -> LoginConfig | None:
-    oauth2 = table.auth.oauth2 if table.auth else None
-    if oauth2 is None or oauth2.grant != "authorization_code" or table.url is None:
-        return None
-    login_config = _login_config(name, oauth2, table.url, place, table.tls, allow_private=table.allow_private)
-    login_config = replace(login_config, uses_proxy=table.proxy != "none")
-    return (
-        _of_each(login_config, server.login_seconds, server.login_keep_days)
-        if table.login == "each"
-        else login_config
-    )
-
-
-def _of_each(login_config: LoginConfig, link_seconds: float, keep_days: int) -> LoginConfig:
-    keep_seconds = keep_days * DAY_SECONDS
-    return replace(
-        login_config,
-        of_each=True,
-        link_seconds=link_seconds,
-        late_seconds=STATE_SECONDS,
-        keep_seconds=keep_seconds,
-    )
-
-
-def _login_config(
-    name: str,
-    oauth2: _ClientTable,
-    url: str,
-    place: ProcessPlan,
-    tls: PeerTlsTable | None,
-    *,
-    allow_private: bool,
-) -> LoginConfig:
-    """The login of the operator at a peer."""
-    from bridge.assembly.stores import keeper_for  # few files need a login, and it loads SQLite
-
-    return LoginConfig(
-        url,
-        keeper_for(place),
-        name,
-        issuer=oauth2.issuer or "",
-        client_id=oauth2.client_id or "",
-        secret=oauth2.client_secret.value if oauth2.client_secret else "",
-        method=oauth2.client_auth,
-        client_metadata_url=oauth2.client_metadata_url or "",
-        scopes=oauth2.scopes,
-        resource=oauth2.resource,
-        pkce=oauth2.pkce,
-        allow_private=allow_private,
-        tls=_peer_tls(tls),
-        issuer_tls=_peer_tls(oauth2.tls),
-    )
-
-
 def _remote(
     name: str,
     table: AgentTable,
@@ -425,16 +316,16 @@ def _remote(
         headers=table.request_headers(),
         bearer=bearer.value if bearer else None,
         api_key=api_key.value if api_key else None,
-        tokens=_login_of_agent(name, table, process, place)
-        or _tokens(oauth2, table.card, process, allow_private=bool(table.allow_private)),
-        callers=_caller_tokens(
+        tokens=login_of_agent(name, table, process, place)
+        or tokens_of(oauth2, table.card, process, allow_private=bool(table.allow_private)),
+        callers=caller_tokens_of(
             oauth2,
             agent_url(table.card),
             process.agents.agent_connect_seconds,
             process.agents.caller_tokens,
             allow_private=bool(table.allow_private),
         ),
-        tls=_peer_tls(table.tls),
+        tls=peer_tls(table.tls),
         trusted=frozenset(map(origin_of, table.trust)),
         account="" if is_alone else " ".join(references),
         allow_private=table.allow_private,
@@ -453,30 +344,11 @@ def _signer(table: SignedByTable | None) -> SignerPlan | None:
     return SignerPlan(place, CardForm(table.form)) if table and place else None
 
 
-def _login_of_agent(
-    name: str, table: AgentTable, process: Profile, place: ProcessPlan
-) -> LoginToken | EachLogin | None:
-    oauth2 = table.auth.oauth2 if table.auth else None
-    if oauth2 is None or oauth2.grant != "authorization_code":
-        return None
-    url, allow_private = base_url(table.card), bool(table.allow_private)
-    login_config = _login_config(name, oauth2, url, place, table.tls, allow_private=allow_private)
-    trusted = frozenset(map(origin_of, table.trust))
-    login_config = replace(login_config, kind="agents", trusted=trusted, uses_proxy=table.proxy != "none")
-    seconds = process.agents.agent_connect_seconds
-    if table.login != "each":
-        return LoginToken(login_config, seconds)
-    usual = process.server
-    link_seconds = table.login_seconds or usual.login_seconds
-    login_config = _of_each(login_config, link_seconds, table.login_keep_days or usual.login_keep_days)
-    return EachLogin(login_config, seconds, process.agents.caller_tokens)
-
-
 def _catalog(name: str, table: CatalogTable, process: Profile, place: ProcessPlan) -> CatalogPlan:
     oauth2, allow_private = table.auth.oauth2 if table.auth else None, bool(table.allow_private)
-    tokens = _tokens(oauth2, table.url, process, allow_private=allow_private)
+    tokens = tokens_of(oauth2, table.url, process, allow_private=allow_private)
     if oauth2 is not None and oauth2.grant == "authorization_code":
-        login_config = _login_config(name, oauth2, table.url, place, table.tls, allow_private=allow_private)
+        login_config = login_config_of(name, oauth2, table.url, place, table.tls, allow_private=allow_private)
         login_config = replace(login_config, kind="catalogs", uses_proxy=table.proxy != "none")
         tokens = LoginToken(login_config, process.agents.agent_connect_seconds)
     return CatalogPlan(
@@ -486,54 +358,9 @@ def _catalog(name: str, table: CatalogTable, process: Profile, place: ProcessPla
         table.exclude,
         tokens,
         table.allow_private,
-        _peer_tls(table.tls),
+        peer_tls(table.tls),
         table.proxy != "none",
     )
-
-
-def _tokens(
-    oauth2: AgentOAuth2Table | CatalogOAuth2Table | None, url: str, process: Profile, *, allow_private: bool
-) -> TokenSource | None:
-    """Where the access tokens for an agent or a catalog come from.
-
-    Raises:
-        UsageError: the private key cannot sign.
-    """
-    if oauth2 is None or oauth2.grant in ("token_exchange", "authorization_code"):
-        return None
-    client = _own_client(oauth2, agent_url(url), allow_private=allow_private)
-    return ClientToken(client, process.agents.agent_connect_seconds) if client else None
-
-
-def _caller_tokens(
-    oauth2: AgentOAuth2Table | OAuth2Table | None,
-    url: str,
-    seconds: float,
-    most: int,
-    *,
-    allow_private: bool,
-) -> CallerTokens | None:
-    """Where the access tokens for a peer in the names of callers come from; None to call it in the bridge's name.
-
-    Raises:
-        UsageError: a private key cannot sign.
-    """
-    if oauth2 is None or (oauth2.grant != "token_exchange" and oauth2.on_behalf_of is None):
-        return None
-    client = _client_of(oauth2, url, allow_private=allow_private)
-    assert client is not None, "the rules of grants ask for it"
-    there = _client_there(oauth2.id_jag, client) if oauth2.id_jag else None
-    exchange = Exchange(client, oauth2.audience or "", there)
-    return CallerTokens(exchange, seconds, most)
-
-
-def _client_there(table: IdJagTable, here: OAuthClient) -> OAuthClient:
-    """The client at the authorization server of a peer. It asks for the same as the client of the issuer."""
-    secret = table.private_key or table.client_secret
-    assert secret is not None, "the rules of grants ask for it"
-    method = "private_key_jwt" if table.private_key else table.client_auth
-    there = replace(here, issuer=table.issuer, client_id=table.client_id, tls=None)
-    return replace(there, secret=secret.value, method=method)
 
 
 def _published(name: str, table: ToolsAsAgentTable, loaded: LoadedConfig) -> PublishedPlan:
@@ -557,6 +384,16 @@ def _published(name: str, table: ToolsAsAgentTable, loaded: LoadedConfig) -> Pub
         fail=table.fail,
         language=table.language,
         overrides={pattern: _skill(skill) for pattern, skill in table.skills.items()},
+    )
+
+
+def _as_agents_use_it(key: str, server: ServerPlan, agents: Iterable[ToolsAsAgentTable]) -> ServerPlan:
+    """The plan of a tool server with what its agents serve besides its tools."""
+    users = [agent for agent in agents if key in agent.sources]
+    return replace(
+        server,
+        stand_ins=frozenset().union(*map(_stand_ins, users)),
+        shows_apps=any("apps" in agent.share for agent in users),
     )
 
 

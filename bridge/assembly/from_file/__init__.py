@@ -1,0 +1,1 @@
+"""What the tables of a configuration file become in a plan."""
