@@ -81,7 +81,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -133,6 +133,18 @@ _LISTEN_SECONDS: Final = 5.0
 """How long the first listing waits until the server acknowledges the subscription to changes."""
 
 
+@dataclass(slots=True)
+class _Attempts:
+    """The attempts of a session to connect, which are counted from 1 on."""
+
+    begun: int = 0
+    """The number of the latest attempt; 0 before the first."""
+    failed: int = 0
+    """The number of the last failed attempt; 0 if none has failed."""
+    down_since: float | None = None
+    """When the server went down, by the event loop's clock; None while it is up, and before the first attempt."""
+
+
 class Session:
     """A session with a tool server. It is connected while it is entered."""
 
@@ -157,9 +169,8 @@ class Session:
         when the server asks something in the middle of a call and does not name the call. `on_refusal` is called with
         the reason when the server refuses a request for lack of credentials, and with an empty text when it accepts a
         request. `peer` is the server's name in hops; None if it is `name`. `stand_ins` are the kinds of things that are
-        presented as tools. `shows_apps` says whether the bridge declares MCP Apps to the server.
-
-        `baggage_keys` are the keys of a trace's baggage that are sent to a server on another machine.
+        presented as tools. `shows_apps` says whether the bridge declares MCP Apps to the server. `baggage_keys` are the
+        keys of a trace's baggage that are sent to a server on another machine.
         """
         self._name = name
         self._peer = name if peer is None else peer
@@ -177,25 +188,13 @@ class Session:
         """Whether the server is down because it refuses the bridge's credentials."""
         self._is_over = False
         """Whether the caller's token or login is no longer valid, so that the session never connects again."""
-        self._down_since: float | None = None
-        """When the server went down, by the event loop's clock; None while it is up, and before the first attempt."""
-        self._attempts = 0
-        """The number of attempts to connect that have begun."""
-        self._failed = 0
-        """The number of the last failed attempt, from 1 on; 0 if none has failed."""
+        self._attempts = _Attempts()
         self.on_hop: trace.OnHop | None = None
         """Called with each message once the server is up. Set this before the session is entered."""
         self._era = era
         self._memory = memory or ServerMemory(None)
         self._settings = settings
-        self._opener = Opener(
-            target,
-            era,
-            self._memory,
-            settings,
-            on_question,
-            shows_apps=shows_apps,
-        )
+        self._opener = Opener(target, era, self._memory, settings, on_question, shows_apps=shows_apps)
         self._tell_of_trace = partial(
             trace.told_to_peer, is_local=is_local(target), baggage_keys=baggage_keys
         )
@@ -207,9 +206,7 @@ class Session:
         self._wanted = anyio.Event()
         self._tools: dict[str, Tool] = {}
         self._detail = ""
-        self._explanation = (
-            FaultExplainer(partial(explained_at, target)) if isinstance(target, HttpTarget) else None
-        )
+        self._explainer = _explainer_of(target)
         self._at_fault: type[PeerError | UsageError] = PeerError
 
     @property
@@ -365,13 +362,13 @@ class Session:
     async def _connected(self) -> ServerConnection:
         if self._connection is not None and not self._connection.is_lost:
             return self._connection
-        attempts = self._attempts
+        begun = self._attempts.begun
         self._wanted.set()
         with anyio.move_on_after(self._settings.connect_seconds):
             while self._connection is None or self._connection.is_lost:
                 if self._is_over:
                     raise CallerTokenGoneError(str(self.down))
-                if self._failed > attempts and not self._is_waited_for:
+                if self._attempts.failed > begun and not self._is_waited_for:
                     break
                 if self._connection is not None:
                     self._connection.lose()
@@ -385,7 +382,7 @@ class Session:
 
     @property
     def _is_long_down(self) -> bool:
-        since = self._down_since
+        since = self._attempts.down_since
         return since is not None and anyio.current_time() - since >= self._settings.connect_seconds
 
     @property
@@ -416,7 +413,7 @@ class Session:
     async def _own(self, tasks: anyio.abc.TaskGroup) -> None:
         pauses = Backoff(FIRST_PAUSE_SECONDS, self._settings.longest_pause_seconds)
         while True:
-            self._attempts += 1
+            self._attempts.begun += 1
             self._wanted = anyio.Event()
             try:
                 async with anyio.create_task_group() as waiting:
@@ -430,7 +427,7 @@ class Session:
                 self.is_unauthorized = isinstance(fault, PeerError) and fault.outcome == UNAUTHORIZED
                 self._went_down(_words(fault), fault.detail if isinstance(fault, BridgeError) else "")
                 self._is_over = isinstance(fault, CallerTokenGoneError)
-                self._failed = self._attempts
+                self._attempts.failed = self._attempts.begun
                 if self._is_over or not self._is_waited_for:
                     self._up.set()
                 if self._is_over:
@@ -458,12 +455,12 @@ class Session:
         """Why a connection failed. For a URL, a probe finds out what answers there instead of MCP, once for each
         fault."""
         if (
-            self._explanation is None
+            self._explainer is None
             or not isinstance(fault, PeerError)
             or isinstance(fault, ServerDownError | LoginNeededError)
         ):
             return fault
-        return await self._explanation.of(fault)
+        return await self._explainer.of(fault)
 
     async def _hold(self, *, task_status: anyio.abc.TaskStatus[ServerConnection]) -> None:
         """One connection, from start to end. Gives the connection to `_own` once its tools are listed."""
@@ -560,7 +557,7 @@ class Session:
             False,
         )
         self.is_unauthorized = False
-        self._down_since = None
+        self._attempts.down_since = None
         connection.wire.on_hop = self.on_hop
         self._wanted = anyio.Event()
         self._listed(listing)
@@ -572,8 +569,8 @@ class Session:
         if self.down != why and self._tried.is_set():
             logger.warning("%s is down: %s%s", self.name, why, detail)
         self.down, self._detail = why, detail
-        if self._down_since is None:
-            self._down_since = anyio.current_time()
+        if self._attempts.down_since is None:
+            self._attempts.down_since = anyio.current_time()
         self._clear_up()
         self._tried.set()
         self._on_change()
@@ -584,6 +581,10 @@ class Session:
         for fault in listing.faults_since(before):
             logger.warning("%s: %s", self.name, fault)
         self._on_change()
+
+
+def _explainer_of(target: ServerTarget) -> FaultExplainer | None:
+    return FaultExplainer(partial(explained_at, target)) if isinstance(target, HttpTarget) else None
 
 
 def _blocks(result: JsonObject) -> list[JsonValue]:
