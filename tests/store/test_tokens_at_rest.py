@@ -9,7 +9,7 @@ import anyio
 import psycopg
 import pytest
 
-from bridge.a2a.layers.chain import shared
+from bridge.a2a.layers.chain import shared_tasks
 from bridge.a2a.model.objects import TaskState
 from bridge.a2a.tasks.agent import Commit, Job, Turn
 from bridge.a2a.tasks.engine import Engine
@@ -91,7 +91,9 @@ async def test_no_row_of_the_database_contains_the_token_of_a_caller() -> None:
     async with AsyncExitStack() as stack:
         stores = [await stack.enter_async_context(cluster.replica()) for _ in range(2)]
         one, two = [
-            shared(await stack.enter_async_context(Engine(Scripted(work), store, clock.ids, limits)), store)
+            shared_tasks(
+                await stack.enter_async_context(Engine(Scripted(work), store, clock.ids, limits)), store
+            )
             for store in stores
         ]
         with written_rows(Namespace.of(cluster.agent)) as rows:

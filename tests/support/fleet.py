@@ -11,7 +11,7 @@ import anyio
 import pytest
 from pydantic_core import from_json
 
-from bridge.a2a.layers.chain import layers_around, shared
+from bridge.a2a.layers.chain import layers_around, shared_tasks
 from bridge.a2a.layers.operations import TaskOperations
 from bridge.a2a.model.errors import INVALID_PARAMS, A2AError, ErrorKind
 from bridge.a2a.model.objects import (
@@ -87,7 +87,7 @@ class Fleet:
             clock = clock_of(store, lambda: self.clock.now_ms + ahead_ms)
             ids = replace(self.clock.ids, now_ms=clock)
             async with Engine(agent, store, ids, limits, retention) as engine:
-                tasks = layers_around(shared(engine, store), engine, operators=True)
+                tasks = layers_around(shared_tasks(engine, store), engine, operators=True)
                 yield Replica(engine, store, agent, tasks)
 
     def fence(self, replica: Replica) -> None:

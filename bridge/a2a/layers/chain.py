@@ -9,7 +9,7 @@ from bridge.a2a.tasks.engine import Engine
 from bridge.store.contract import Store
 
 
-def shared(engine: Engine, store: Store) -> TaskOperations:
+def shared_tasks(engine: Engine, store: Store) -> TaskOperations:
     """The operations of a running engine. If other replicas use its store, they are served from now on."""
     if store.replicas is None:
         return engine
@@ -19,6 +19,6 @@ def shared(engine: Engine, store: Store) -> TaskOperations:
 
 
 def layers_around(tasks: TaskOperations, engine: Engine, *, operators: bool) -> TaskOperations:
-    """The operations with the layers that the configuration asks for. `tasks` are those of `shared`. `operators` says
-    that some callers may be operators."""
+    """The operations with the layers that the configuration asks for. `tasks` are those of `shared_tasks`. `operators`
+    says that some callers may be operators."""
     return Operators(tasks, engine) if operators else tasks

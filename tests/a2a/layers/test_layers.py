@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from bridge import trace
-from bridge.a2a.layers.chain import layers_around, shared
+from bridge.a2a.layers.chain import layers_around, shared_tasks
 from bridge.a2a.layers.operators import Operators
 from bridge.a2a.model.errors import FORBIDDEN, TASK_NOT_FOUND
 from bridge.a2a.model.objects import ListTasksRequest, Task, TaskState
@@ -84,14 +84,14 @@ async def test_without_its_layer_an_operator_is_a_client_like_any_other() -> Non
         async with refused(TASK_NOT_FOUND):
             await engine.cancel(task.id, OPS)
         assert (await engine.list(ListTasksRequest(), OPS)).tasks == ()
-        layered = layers_around(shared(engine, MemoryStore()), engine, operators=True)
+        layered = layers_around(shared_tasks(engine, MemoryStore()), engine, operators=True)
         assert (await layered.get(task.id, None, OPS)).id == task.id
         assert [one.id for one in (await layered.list(ListTasksRequest(), OPS)).tasks] == [task.id]
 
 
 async def test_layers_that_nothing_asks_for_are_not_there() -> None:
     async with engine_of(Work()) as engine:
-        tasks = shared(engine, MemoryStore())
+        tasks = shared_tasks(engine, MemoryStore())
         assert tasks is engine
         assert layers_around(tasks, engine, operators=False) is engine
         assert isinstance(layers_around(tasks, engine, operators=True), Operators)
