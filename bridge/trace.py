@@ -306,6 +306,12 @@ context: ContextVar[TraceContext] = ContextVar("context", default=NO_TRACE)
 """The trace context of the request, which is passed on to peers."""
 
 
+def label_hop(skill: str, peer: str = "") -> None:
+    """Set the skill and the peer of the request's hop, if the request is traced."""
+    if (request_hop := hop.get()) is not None:
+        request_hop.skill, request_hop.peer = skill, peer
+
+
 def begin(*carriers: Mapping[str, object]) -> None:
     """Begin the context of a new request. `carriers` are mappings that may hold the `NAMES`; earlier ones win."""
     call_id.set(secrets.token_hex(4))

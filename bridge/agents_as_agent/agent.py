@@ -203,12 +203,12 @@ class ForwardingAgent:
             trace.go_on(kept.trace)
         if isinstance(kept, RemoteTask):
             self._require_right(turn.principal, self.skill_set.by_id.get(kept.skill_id), kept.skill_id)
-            _label_hop(kept.skill_id, kept.agent)
+            trace.label_hop(kept.skill_id, kept.agent)
             return partial(self._answer, kept, turn)
         skill = self._skill_of(turn)
         self._require_right(turn.principal, skill, "" if skill is None else skill.id)
         name = self.work_meant(turn)
-        _label_hop(name.skill, name.peer)
+        trace.label_hop(name.skill, name.peer)
         if isinstance(kept, WhichAgent):
             return partial(self._send_chosen, kept, turn)
         return BriefWork(partial(self._send, turn))
@@ -308,7 +308,8 @@ class ForwardingAgent:
         context = await self._context_of(turn, skill)
         agent = skill.agent if skill else context.agent if context else self._only_agent()
         if agent is None:
-            return await self._ask_which(job, _without_configuration(turn), tries=0)
+            request = SendMessageRequest(message=turn.message, metadata=turn.metadata or None)
+            return await self._ask_which(job, request.to_object(), tries=0)
         await self._forward(agent).send(job, Order(turn, skill, context))
         return None
 
@@ -329,7 +330,7 @@ class ForwardingAgent:
             task=None,
             kept=b"",
         )
-        _label_hop(named.id, named.agent)
+        trace.label_hop(named.id, named.agent)
         context = await self._context_of(first, named)
         await self._forward(named.agent).send(job, Order(first, named, context))
         return None
@@ -365,13 +366,3 @@ class ForwardingAgent:
         words = "\n".join(["Which skill do you mean? Answer with its id:", *lines])
         kept = kept_bytes(WhichAgent(request, tries))
         await job.status(TaskState.INPUT_REQUIRED, job.message((Part(text=words),)), keep=kept)
-
-
-def _without_configuration(turn: Turn) -> JsonObject:
-    return SendMessageRequest(message=turn.message, metadata=turn.metadata or None).to_object()
-
-
-def _label_hop(skill_id: str, agent: str) -> None:
-    """Set the skill and peer of the request's hop, if there is one."""
-    if (hop := trace.hop.get()) is not None:
-        hop.skill, hop.peer = skill_id, agent

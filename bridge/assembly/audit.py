@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 
 import anyio.to_thread
 
-from bridge.assembly.offered_server import keys_of
 from bridge.assembly.plan import STANDARD_OUTPUT, AuditPlan, Plan, ProcessPlan
 from bridge.assembly.plan_digest import plan_bytes
+from bridge.assembly.remote_agents import keys_of
 from bridge.audit.file import AuditFile
 from bridge.audit.journal import AuditJournal
 from bridge.audit.recorder import AuditRecorder

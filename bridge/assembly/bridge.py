@@ -15,7 +15,7 @@ import logging
 import math
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -39,12 +39,10 @@ from bridge.assembly.offered_server import (
     OfferedServer,
     agents_in,
     followed_catalog,
-    keys_of,
     offered,
-    shared_resources,
 )
 from bridge.assembly.other_replicas import BridgeReplicas, ReplicaWords, replicas_of
-from bridge.assembly.parts import MountedServer, Parts, PartTask, PlannedPart, catalogs_of
+from bridge.assembly.parts import MountedServer, Parts, PartTask, PlannedPart, RetiringParts, catalogs_of
 from bridge.assembly.plan import (
     LOOPBACK_HOST,
     Changes,
@@ -52,7 +50,6 @@ from bridge.assembly.plan import (
     Plan,
     PublishedPlan,
     RemotePlan,
-    ServerPlan,
     as_it_runs,
     changes_between,
 )
@@ -60,7 +57,7 @@ from bridge.assembly.published_agent import (
     MakeAgent,
     Peers,
     PublishedAgent,
-    RemoteAgents,
+    SharedByAgents,
     ToolRights,
     forwarding_agent,
     path_of,
@@ -68,10 +65,11 @@ from bridge.assembly.published_agent import (
     tools_agent,
 )
 from bridge.assembly.push import notified, push_signer
+from bridge.assembly.remote_agents import RemoteAgents, keys_of, shared_resources
 from bridge.assembly.routes import MCP, OWN_DOOR_HEADER, Fitness, OwnDoor, Router, RoutingTable, readiness
 from bridge.assembly.stores import login_configs_of_each
 from bridge.assembly.telemetry import telemetry_of
-from bridge.assembly.tool_servers import FirstConnections, StartObserver, ToolServers
+from bridge.assembly.tool_servers import FirstConnections, Servers, StartObserver, ToolServers, skill_sources
 from bridge.errors import PeerError, UsageError
 from bridge.identity.callers.principals import Principal, PrincipalNames
 from bridge.identity.pages.login_desk import DeskAddress, KnownPrincipals, LoginDesk
@@ -81,7 +79,6 @@ from bridge.mcp.client.upstream import Upstream
 from bridge.notices import Notice
 from bridge.source_state import SourceState
 from bridge.text.jsonvalues import JsonObject
-from bridge.tools_as_agent.agent import SkillSource
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +112,7 @@ class Bridge:
         """The ports at which its agents are served over gRPC, too: "" for all agents, a name for one agent alone."""
         self.words = ReplicaWords()
         """What its parts tell the same parts of other replicas."""
-        self._retiring: list[_Retiring] = []
+        self._retiring: list[RetiringParts] = []
         self._remotes: dict[str, RemoteAgents] = {}
         """The remote agents of each published agent that is made of remote agents."""
         self._revoked = PrincipalNames()
@@ -132,14 +129,7 @@ class Bridge:
         """Tells who calls, and refuses others."""
         self._web = plan.place.web
         self._signing = CardSigning()
-        place = plan.place
-        self._login_desk = LoginDesk(
-            DeskAddress(place.public_url or own_url, place.web, place.proxies, lambda: keys_of(place)),
-            self.admission,
-            login_lead,
-            self._note,
-            lambda error: self.telemetry.tell_of_sign_in("login", error=error),
-        )
+        self._login_desk = self._make_login_desk()
         self.app = Router(
             self._web,
             self.access,
@@ -154,6 +144,30 @@ class Bridge:
         self.app.discovery = DiscoveryApp(self._public, self._web, plan.profile.card.max_age_seconds)
         self.own_door = OwnDoor(self.app, self.admission.own_token)
         """The application at `own_url`, where the address for others takes TLS."""
+
+    def _make_login_desk(self) -> LoginDesk:
+        place = self._place
+        return LoginDesk(
+            DeskAddress(place.public_url or self._own_url, place.web, place.proxies, lambda: keys_of(place)),
+            self.admission,
+            login_lead,
+            self._note,
+            lambda error: self.telemetry.tell_of_sign_in("login", error=error),
+        )
+
+    def _make_tool_servers(self) -> ToolServers:
+        keeps = self._place.remembers_servers
+        folder = (self._place.state or state_folder()) / FOLDER_NAME
+        return ToolServers(
+            self._place.baggage_keys,
+            self._login_desk.logins_at,
+            self._observer,
+            hops=self.hops,
+            notify=self.telemetry.notify,
+            on_change=self._server_changed,
+            listings=self.replicas or listings_in(folder, keeps=keeps),
+            keeps=keeps,
+        )
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[Bridge]:
@@ -175,19 +189,18 @@ class Bridge:
             )
             self._shared = await stack.enter_async_context(resources)
             self.replicas = await stack.enter_async_context(replicas_of(self.plan, self._shared.seal))
-            self._model = await stack.enter_async_context(model_of(self._place.model, self.telemetry.notify))
-            keeps = self._place.remembers_servers
-            self._servers = ToolServers(
-                self._place.baggage_keys,
-                self._login_desk.logins_at,
-                self._observer,
-                hops=self.hops,
-                notify=self.telemetry.notify,
-                on_change=self._server_changed,
-                listings=self.replicas
-                or listings_in((self._place.state or state_folder()) / FOLDER_NAME, keeps=keeps),
-                keeps=keeps,
+            self._shared_by_agents = SharedByAgents(
+                self._process,
+                self._place,
+                self.access,
+                self.hops,
+                self._signing,
+                self.telemetry.notify,
+                self._find_interfaces,
+                await stack.enter_async_context(model_of(self._place.model, self.telemetry.notify)),
+                self._own_url,
             )
+            self._servers = self._make_tool_servers()
             if self.replicas is not None:
                 self.replicas.share(self._shared.hints, self._states, self.words)
             self.app.notified = notified(
@@ -381,23 +394,17 @@ class Bridge:
             for retiring in [two for two in self._retiring if name in two.parts.published]:
                 await retiring.ended.wait()  # its store is still in use
             if name not in self.parts.published:
-                make = partial(
-                    published,
-                    name,
-                    published_plan,
-                    self._maker_of(name, published_plan, plan, servers),
-                    self._process,
-                    self._place,
-                    self.access,
-                    self.hops,
-                    self._signing,
-                    self.telemetry.notify,
-                    self._find_interfaces,
-                    self._model,
-                    operators=plan.has_operators,
-                    own_url=self._own_url,
+                maker = self._maker_of(name, published_plan, plan, servers)
+                unit = PartTask(
+                    partial(
+                        published,
+                        name,
+                        published_plan,
+                        maker,
+                        self._shared_by_agents,
+                        operators=plan.has_operators,
+                    )
                 )
-                unit = PartTask(make)
                 await unit.start(self._group)
                 fresh.published[name] = unit
 
@@ -405,27 +412,26 @@ class Bridge:
         """Makes a published agent of its tool servers or of its remote agents."""
         if published_plan.agents:
             agents = {key: plan.agents[key] for key in published_plan.agents}
-            remotes = self._remotes[name] = RemoteAgents(agents, published_plan.profile.agents, self._shared)
+            remotes = self._remotes[name] = RemoteAgents(self._shared, own_extensions=())
+            remotes.update(agents, published_plan.profile.agents)
             return partial(forwarding_agent, name, published_plan, remotes, self._place, self._shared.seal)
         find = None if self.replicas is None else self.replicas.find_unavailable
         agent = tools_agent(
             name,
             published_plan,
-            _sources(name, published_plan, servers),
-            self._place,
-            self.access,
+            skill_sources(name, published_plan, servers),
+            self._shared_by_agents,
             ToolRights(partial(self.admission.present, face=name), find),
-            self._model,
-            self._own_url,
         )
         return lambda _: agent
 
     def _peers_of(self, name: str, published_plan: PublishedPlan, plan: Plan) -> Peers:
         """What a published agent that stays is made of now."""
         if not published_plan.agents:
-            return _sources(name, published_plan, self.parts.servers)
+            return skill_sources(name, published_plan, self.parts.servers)
         agents = {key: plan.agents[key] for key in published_plan.agents}
-        return self._remotes[name].changed(agents, published_plan.profile.agents)
+        self._remotes[name].update(agents, published_plan.profile.agents)
+        return self._remotes[name]
 
     def _find_interfaces(self, base_url: str, name: str) -> tuple[AgentInterface, ...]:
         """The interface of gRPC. The only agent of a bridge or of an address has no tenant, since clients of 0.3 cannot
@@ -446,7 +452,7 @@ class Bridge:
         parts = self.parts | fresh
 
         async def start(name: str, offered_plan: OfferedPlan) -> None:
-            agents, unread = self._agents_of(offered_plan, plan, parts), _unread(offered_plan, parts)
+            agents, unread = self._agents_of(offered_plan, plan, parts), parts.unread_catalogs(offered_plan)
             unit = PartTask(partial(self._offering, name, offered_plan, agents, unread))
             await unit.start(self._group)
             fresh.offered[name] = unit
@@ -529,7 +535,7 @@ class Bridge:
         for unit in fresh.published.values():
             unit.value.refresh()  # its servers may have come up while it could not be told
         self._update_offered(plan)
-        retiring = _Retiring(before.without(self.parts))
+        retiring = RetiringParts(before.without(self.parts))
         self._retiring.append(retiring)
         self._route(starting=False)
         principals = {credential.principal.name: credential.principal for credential in plan.credentials}
@@ -540,10 +546,10 @@ class Bridge:
     def _update_offered(self, plan: Plan) -> None:
         for name, unit in self.parts.offered.items():
             agents = self._agents_of(plan.offered[name], plan, self.parts)
-            unread = _unread(plan.offered[name], self.parts)
-            unit.value.offered.update(plan.offered[name], agents, self._shared, unread)
+            unread = self.parts.unread_catalogs(plan.offered[name])
+            unit.value.offered.update(plan.offered[name], agents, unread)
 
-    async def _retire(self, retiring: _Retiring, seconds: float) -> None:
+    async def _retire(self, retiring: RetiringParts, seconds: float) -> None:
         """End parts that no new call can reach, after their calls have ended or the time is up."""
         try:
             await retiring.parts.drain(seconds)
@@ -630,37 +636,6 @@ class Bridge:
         if closed := self.admission.closed:
             report |= {"status": Fitness.NOT_READY, "access": closed}
         return report
-
-
-@dataclass(eq=False)
-class _Retiring:
-    """Replaced parts that end after their last call."""
-
-    parts: Parts
-    ended: anyio.Event = field(default_factory=anyio.Event)
-
-
-Servers = Mapping[str, PlannedPart[ServerPlan, Upstream]]
-"""The running tool servers, by key."""
-
-
-def _sources(name: str, plan: PublishedPlan, servers: Servers) -> list[SkillSource]:
-    made = ((key, servers[key]) for key in plan.servers)
-    return [
-        SkillSource(
-            key or name,
-            server.unit.value,
-            server.plan.call_timeout_seconds,
-            server.plan.ready.tools if server.plan.ready else {},
-        )
-        for key, server in made
-    ]
-
-
-def _unread(offered_plan: OfferedPlan, parts: Parts) -> tuple[str, ...]:
-    """The catalogs of an offered server that were never read. Which agents they list is not known."""
-    catalogs = {key: parts.catalogs[key].unit.value for key in offered_plan.sources if key in parts.catalogs}
-    return tuple(key for key, source in catalogs.items() if source.cached() is None)
 
 
 def _mcp_path(name: str) -> str:

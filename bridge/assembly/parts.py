@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 
 from bridge.a2a.client.catalog import CatalogSource
 from bridge.assembly.offered_server import OfferedServer
-from bridge.assembly.plan import CatalogPlan, Plan, ServerPlan
+from bridge.assembly.plan import CatalogPlan, OfferedPlan, Plan, ServerPlan
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.identity.callers.principals import Principal, PrincipalNames, waiting_rights
 from bridge.mcp.client.upstream import Upstream
@@ -113,6 +113,11 @@ class Parts:
             {name: offered for name, offered in self.offered.items() if name in plan.offered},
         )
 
+    def unread_catalogs(self, offered_plan: OfferedPlan) -> tuple[str, ...]:
+        """The catalogs of an offered server that were never read. Which agents they list is not known."""
+        used = {key: self.catalogs[key].unit.value for key in offered_plan.sources if key in self.catalogs}
+        return tuple(key for key, source in used.items() if source.cached() is None)
+
     def without(self, others: Parts) -> Parts:
         """The parts that are not among `others`."""
         return Parts(
@@ -200,6 +205,14 @@ class Parts:
     def faces(self) -> tuple[MountedServer, ...]:
         """The offered servers."""
         return tuple(unit.value for unit in self.offered.values())
+
+
+@dataclass(eq=False)
+class RetiringParts:
+    """Replaced parts that end after their last call."""
+
+    parts: Parts
+    ended: anyio.Event = field(default_factory=anyio.Event)
 
 
 def servers_of(plan: Plan) -> tuple[str, ...]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, Self
+from typing import TYPE_CHECKING, Final, Literal
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge.a2a.client.agent_card import OwnCard
-from bridge.a2a.layers.chain import layers_around, shared
+from bridge.a2a.layers.chain import layers_around, shared_tasks
 from bridge.a2a.layers.operations import TaskOperations
 from bridge.a2a.model.life import IdsAndClock
 from bridge.a2a.model.objects import AgentSkill
@@ -28,23 +28,24 @@ from bridge.agents_as_agent.agent import ForwardingAgent
 from bridge.agents_as_agent.contexts import Contexts
 from bridge.agents_as_agent.options import ForwardOptions
 from bridge.assembly.ids import OrderedIds, clock_of, elapsed_ms, now_ms
-from bridge.assembly.offered_server import SharedResources, keys_of, remote_agent
-from bridge.assembly.plan import ProcessPlan, PublishedPlan, RemotePlan
+from bridge.assembly.plan import ProcessPlan, PublishedPlan
 from bridge.assembly.push import webhooks_of
+from bridge.assembly.remote_agents import RemoteAgents, keys_of
 from bridge.assembly.stores import store_for
 from bridge.config.tables.profile import Profile
 from bridge.identity.callers.verifiers import Access
 from bridge.notices import Notify, ignore_notice
 from bridge.remotes.remote_agent import RemoteAgent
 from bridge.seal import Seal
-from bridge.settings import AgentSettings, RouteSettings
+from bridge.settings import RouteSettings
 from bridge.store.contract import Store
 from bridge.store.records import Query, Quota
 from bridge.store.retention import Retention
-from bridge.tools_as_agent.agent import SkillSource, ToolsAgent
+from bridge.tools_as_agent.agent import ToolsAgent
 from bridge.tools_as_agent.caller_login import Present
 from bridge.tools_as_agent.chooser import Chooser
 from bridge.tools_as_agent.options import AgentOptions
+from bridge.tools_as_agent.skill_sources import SkillSource
 from bridge.trace import UNHEARD, Hops
 from bridge.translate.extensions.availability import FindUnavailable
 from bridge.translate.extensions.bridge import GATED
@@ -151,36 +152,27 @@ def path_of(name: str) -> str:
     return f"/agents/{name}"
 
 
-class RemoteAgents:
-    """The remote agents of one published agent, by key. Those whose plan has not changed are kept."""
-
-    def __init__(
-        self, agents: Mapping[str, RemotePlan], settings: AgentSettings, shared: SharedResources
-    ) -> None:
-        self.by_key: dict[str, RemoteAgent] = {}
-        self._plans: dict[str, RemotePlan] = {}
-        self._settings = settings
-        self._shared = shared
-        self._make(agents, settings)
-
-    def changed(self, agents: Mapping[str, RemotePlan], settings: AgentSettings) -> Self:
-        """These remote agents after another plan."""
-        self._make(agents, settings)
-        return self
-
-    def _make(self, agents: Mapping[str, RemotePlan], settings: AgentSettings) -> None:
-        is_same = settings == self._settings
-        self.by_key = {
-            key: self.by_key[key]
-            if is_same and self._plans.get(key) == remote
-            else remote_agent(key, remote, settings, self._shared, own_extensions=())
-            for key, remote in agents.items()
-        }
-        self._plans, self._settings = dict(agents), settings
-
-
 Peers = Sequence[SkillSource] | RemoteAgents
 """What an agent is made of."""
+
+
+@dataclass(frozen=True)
+class SharedByAgents:
+    """What the published agents of a bridge share."""
+
+    process: Profile
+    """The mapping profile of the process."""
+    place: ProcessPlan
+    access: Access
+    hops: Hops = UNHEARD
+    signing: CardSigning | None = None
+    notify: Notify = ignore_notice
+    find_interfaces: FindInterfaces = no_interfaces
+    """Finds the further interfaces that the card of an agent names."""
+    model: Chooser | None = None
+    """The model that chooses skills for texts; None if there is none."""
+    own_url: str | None = None
+    """The address of the bridge where it has no public one."""
 
 
 @dataclass(frozen=True)
@@ -194,26 +186,18 @@ class ToolRights:
 
 
 def tools_agent(
-    name: str,
-    plan: PublishedPlan,
-    sources: Sequence[SkillSource],
-    place: ProcessPlan,
-    access: Access,
-    rights: ToolRights,
-    model: Chooser | None = None,
-    own_url: str | None = None,
+    name: str, plan: PublishedPlan, sources: Sequence[SkillSource], shared: SharedByAgents, rights: ToolRights
 ) -> ToolsAgent:
-    """An agent made of tools. `model` chooses skills for texts. `own_url` is the address of the bridge where it has no
-    public one."""
-    links = _links_of(name, place, own_url, plan)
+    """An agent made of tools."""
+    links = _links_of(name, shared.place, shared.own_url, plan)
     return ToolsAgent(
         sources,
-        agent_options_of(name, plan, model, push=place.push is not None, links=links),
+        agent_options_of(name, plan, shared.model, push=shared.place.push is not None, links=links),
         plan.overrides,
         now_ms=now_ms,
         present=rights.present,
         find_unavailable=rights.find_unavailable,
-        is_open=lambda: not access.needs_token,
+        is_open=lambda: not shared.access.needs_token,
     )
 
 
@@ -234,29 +218,18 @@ async def published(
     name: str,
     plan: PublishedPlan,
     make_agent: MakeAgent,
-    process: Profile,
-    place: ProcessPlan,
-    access: Access,
-    hops: Hops = UNHEARD,
-    signing: CardSigning | None = None,
-    notify: Notify = ignore_notice,
-    find_interfaces: FindInterfaces = no_interfaces,
-    model: Chooser | None = None,
+    shared: SharedByAgents,
     *,
     operators: bool = False,
-    own_url: str | None = None,
 ) -> AsyncIterator[PublishedAgent]:
-    """Run an agent while the context is open, with its stored tasks recovered.
-
-    `operators` says that some callers may be operators, `notify` takes notices, `find_interfaces` finds interfaces of
-    its card, and `model` is the model that the agent may ask. `own_url` is the address of the bridge where it has no
-    public one.
+    """Run an agent while the context is open, with its stored tasks recovered. `operators` says that some callers may
+    be operators.
 
     Raises:
         UsageError: the store is in use, too new, or out of reach.
     """
-    sends = place.push is not None
-    links_of = partial(_links_of, name, place, own_url)
+    process, place = shared.process, shared.place
+    links_of = partial(_links_of, name, place, shared.own_url)
     store, where = store_for(name, plan, place, process)
     agent = make_agent(store)
     clock, gate = clock_of(store), ExtensionFilter(GATED)
@@ -264,34 +237,36 @@ async def published(
     async with (
         store,
         _cards_of(agent, plan.profile.agents.first_cards_seconds),
-        webhooks_of(store, place, process, ids, gate, name, notify) as push,
+        webhooks_of(store, place, process, ids, gate, name, shared.notify) as push,
         _engine_for(
             agent, store, plan.profile, process, ids, None if push is None else push.webhooks
         ) as engine,
     ):
-        tasks = shared(engine, store)
+        tasks = shared_tasks(engine, store)
         service = Service(
             engine, gate, process.requests.parts, layers_around(tasks, engine, operators=operators)
         )
         server = AgentServer(
             agent,
             service,
-            access,
+            shared.access,
             place.web,
             AgentLimits(process.requests, process.streams, plan.profile.card),
             name=name,
             versions=VERSIONS.served(
-                merges_cards=plan.profile.card.legacy_card, hermes=plan.profile.card.hermes, push=sends
+                merges_cards=plan.profile.card.legacy_card,
+                hermes=plan.profile.card.hermes,
+                push=push is not None,
             ),
-            hops=hops,
-            signing=signing,
-            find_interfaces=find_interfaces,
+            hops=shared.hops,
+            signing=shared.signing,
+            find_interfaces=shared.find_interfaces,
             shows_operators_contents=place.operators_see_contents,
         )
         sender = None if push is None else push.sender
         app = _with_links(agent, server, server.at(path_of(name)))
         running = PublishedAgent(
-            name, agent, engine, tasks, service, server, app, where, sender, model, links_of
+            name, agent, engine, tasks, service, server, app, where, sender, shared.model, links_of
         )
         if isinstance(agent, ForwardingAgent):
             agent.on_change = running._announce_card_change

@@ -15,8 +15,8 @@ from bridge.a2a.tasks.webhooks import WebhookRecords, WebhookRules, Webhooks
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.push_receiver import PushReceiver, ReceiverBounds
-from bridge.assembly.offered_server import SharedResources
 from bridge.assembly.plan import ProcessPlan
+from bridge.assembly.remote_agents import SharedResources
 from bridge.config.tables.profile import Profile
 from bridge.local.private_files import private_folder
 from bridge.local.user_folders import state_folder

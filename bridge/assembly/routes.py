@@ -389,7 +389,7 @@ def fitness_of_faces(parts: Parts) -> dict[tuple[str, str], Fitness]:
         servers = [_fitness(state.down is None) for state in published.agent.sources]
         fits["agents", published.name] = Fitness.of(servers) if published.engine.ready else Fitness.NOT_READY
     for face in parts.faces:
-        own = {key for key, agent in face.offered.agents.items() if agent.own_card is not None}
+        own = {key for key, agent in face.offered.agents.plans.items() if agent.own_card is not None}
         agents = [
             fits.get(("agents", state.key), Fitness.READY)
             if state.key in own and state.down is None

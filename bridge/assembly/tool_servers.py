@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 import anyio
 import anyio.abc
 
 from bridge.assembly.parts import Parts, PartTask, PlannedPart, servers_of
-from bridge.assembly.plan import Plan, ServerPlan
+from bridge.assembly.plan import Plan, PublishedPlan, ServerPlan
 from bridge.assembly.plan_digest import server_bytes
 from bridge.errors import PeerError, UsageError
 from bridge.identity.logins.kept_logins import CallerLogins
@@ -30,6 +30,7 @@ from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarge
 from bridge.mcp.client.upstream import Upstream
 from bridge.notices import Notify, TokenListener, ignore_notice
 from bridge.text.short_names import name_of, slug
+from bridge.tools_as_agent.skill_sources import SkillSource
 from bridge.trace import Hops
 
 logger = logging.getLogger(__name__)
@@ -224,3 +225,21 @@ def _name_of(target: ServerTarget) -> str:
 
 def _identity_of(plan: ServerPlan) -> ServerIdentity:
     return ServerIdentity(str(plan.target), server_bytes(plan.target))
+
+
+Servers = Mapping[str, PlannedPart[ServerPlan, Upstream]]
+"""The running tool servers, by key."""
+
+
+def skill_sources(name: str, plan: PublishedPlan, servers: Servers) -> list[SkillSource]:
+    """The tool servers of a published agent."""
+    made = ((key, servers[key]) for key in plan.servers)
+    return [
+        SkillSource(
+            key or name,
+            server.unit.value,
+            server.plan.call_timeout_seconds,
+            server.plan.ready.tools if server.plan.ready else {},
+        )
+        for key, server in made
+    ]

@@ -21,8 +21,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge.a2a.model.errors import A2AError
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.offered_server import keys_of
 from bridge.assembly.plan import CONSOLE, ProcessPlan
+from bridge.assembly.remote_agents import keys_of
 from bridge.assembly.routes import MountedPages
 from bridge.console.answers import answer, waiting_page
 from bridge.console.configuration import ServedConfiguration, configuration

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import anyio
 
-from bridge.assembly.offered_server import offered, shared_resources
+from bridge.assembly.offered_server import offered
 from bridge.assembly.plan import Plan
+from bridge.assembly.remote_agents import shared_resources
 from bridge.process.resources import keep_code
 from bridge.process.shutdown import Shutdown, watch_signals
 

@@ -1,11 +1,11 @@
-"""An A2A agent whose skills are the tools of MCP servers, and the state of each server."""
+"""An A2A agent whose skills are the tools of MCP servers."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Final
 
@@ -57,6 +57,7 @@ from bridge.tools_as_agent.route import (
 from bridge.tools_as_agent.run import Conclusion, InputRequest, ToolRun
 from bridge.tools_as_agent.run_for_caller import RunForCaller, require_caller_token
 from bridge.tools_as_agent.shared_requests import SharedRequests, rights_now
+from bridge.tools_as_agent.skill_sources import SkillSource, SkillSourceStates
 from bridge.tools_as_agent.skills import Skill, Skills, skill_remarks, skills_of
 from bridge.translate.extensions.apps import URI as APPS
 from bridge.translate.extensions.apps import declaration as app_tools
@@ -72,44 +73,6 @@ from bridge.translate.extensions.mcp_requests import Shared, is_request
 from bridge.translate.message_to_call import SkillCall
 from bridge.translate.overrides import Remark, SkillOverride
 from bridge.translate.skills import ToolKey
-
-
-@dataclass(frozen=True, slots=True)
-class SkillSource:
-    """A tool server of an agent."""
-
-    key: str
-    """The server's name in tags, and the prefix of skill ids that would collide."""
-    upstream: Upstream
-    call_timeout_seconds: float | None = None
-    """The limit for a call of the server's tools; None uses the agent's options."""
-    ready: Mapping[str, SkillOverride] = field(default_factory=dict)
-    """The ready mapping of the server, by the names of its tools."""
-
-
-class SkillSourceStates:
-    """The state of each server, and since when."""
-
-    def __init__(self, now_ms: Callable[[], int]) -> None:
-        self._now_ms = now_ms
-        self._states: dict[str, SourceState] = {}
-
-    def __iter__(self) -> Iterator[SourceState]:
-        """The states in the order of the servers."""
-        return iter(tuple(self._states.values()))
-
-    def read(self, sources: Iterable[SkillSource]) -> None:
-        """Read the current state of these servers. Others are forgotten."""
-        self._states = {source.key: self._state_of(source) for source in sources}
-
-    def _state_of(self, source: SkillSource) -> SourceState:
-        down, now_ms = source.upstream.down, self._now_ms()
-        before = self._states.get(source.key, SourceState(source.key, down, now_ms))
-        upstream = source.upstream
-        return before.then(
-            down, now_ms, needs_login=upstream.needs_login, is_unauthorized=upstream.is_unauthorized
-        )
-
 
 logger = logging.getLogger(__name__)
 
@@ -310,7 +273,7 @@ class ToolsAgent:
                 return self._choosing(decision)
             case RequireInput():
                 question = resume_state_from(decision.kept) if trace.hop.get() is not None else None
-                _label_hop("" if question is None else question.skill_id, None)
+                trace.label_hop("" if question is None else question.skill_id)
                 return InputRequest(decision)
             case End():
                 said = Conclusion(decision)
@@ -437,7 +400,7 @@ class ToolsAgent:
         ):
             named = question.skill_id or named
         if named is not None:
-            _label_hop(named, None)
+            trace.label_hop(named)
             self.skill_set.require_scope(turn.principal, named)
         elif not self.skill_set.all_usable_by(turn.principal).skills:
             for skill in self.skill_set.skills:
@@ -465,7 +428,7 @@ class ToolsAgent:
         try:
             require_caller_token(source.upstream, principal, decided.skill_id)
         except A2AError:
-            _label_hop(decided.skill_id, None)
+            trace.label_hop(decided.skill_id)
             raise
 
     def _requests_in(self, turn: Turn) -> SharedRequests | None:
@@ -523,7 +486,7 @@ class ToolsAgent:
 
     def _run(self, decision: RunTool | Follow, principal: str, *, even_if_full: bool = False) -> PlannedWork:
         source = self._source_of(decision)
-        _label_hop(decision.skill_id, source)
+        trace.label_hop(decision.skill_id, "" if source is None else source.key)
         if source is None:
             return Conclusion(End(TaskState.FAILED, _SERVER_GONE))
         try:
@@ -619,12 +582,6 @@ class ToolsAgent:
         of_apps = app_tools((one.id, one.source_key, one.tool) for one in skills.skills if one.is_for_apps)
         further = tuple(filter(None, (declared, of_apps)))
         return make_card(base_url, servers, skills.for_everyone, self.options, nothing, unavailable, further)
-
-
-def _label_hop(skill_id: str, source: SkillSource | None) -> None:
-    """Set the skill and peer of the request's trace hop, if the request is traced."""
-    if (hop := trace.hop.get()) is not None:
-        hop.skill, hop.peer = skill_id, "" if source is None else source.key
 
 
 def _tools_of(listing: ToolListing, options: AgentOptions) -> Iterator[Tool]:

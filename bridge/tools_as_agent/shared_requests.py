@@ -57,8 +57,8 @@ from bridge.translate.extensions.mcp_requests import (
 from bridge.translate.extensions.shared_results import SharedView, visible
 
 if TYPE_CHECKING:
-    from bridge.tools_as_agent.agent import SkillSource
     from bridge.tools_as_agent.caller_login import Present
+    from bridge.tools_as_agent.skill_sources import SkillSource
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.offered_server import keys_of
 from bridge.assembly.plan import SharedStore
+from bridge.assembly.remote_agents import keys_of
 from bridge.console.app import mount_console
 from bridge.console.sign_ins import IDLE_SECONDS, SESSION_SECONDS, SessionSeal, new_session
 from tests.console.test_console_access import ADA, KEY, plan_with, signed_in

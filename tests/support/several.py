@@ -25,7 +25,8 @@ from bridge.mcp.client.transports.streamable_http import ServerTarget
 from bridge.mcp.client.upstream import Upstream
 from bridge.store.memory import MemoryStore
 from bridge.store.sqlite import SQLiteStore
-from bridge.tools_as_agent.agent import SkillSource, ToolsAgent
+from bridge.tools_as_agent.agent import ToolsAgent
+from bridge.tools_as_agent.skill_sources import SkillSource
 from bridge.translate.extensions.bridge import GATED
 from bridge.translate.overrides import SkillOverride
 from tests.support.limits import (
