@@ -20,8 +20,8 @@ import anyio
 
 from bridge.a2a.client.agent_client import AgentClient, AgentRefusedError
 from bridge.a2a.client.follow import (
-    Listener,
     OutcomeUnknownError,
+    TaskListener,
     TaskLostError,
     converse,
     wait_until_settled,
@@ -43,7 +43,7 @@ from bridge.agents_as_agent.contexts import Contexts, RemoteContext
 from bridge.agents_as_agent.ids import OwnIds, derived_id, message_to_agent
 from bridge.agents_as_agent.kept import RemoteTask, kept_in
 from bridge.agents_as_agent.options import ForwardOptions
-from bridge.agents_as_agent.relay import Relay
+from bridge.agents_as_agent.relay import TaskRelay
 from bridge.agents_as_agent.skills import ForwardedSkill
 from bridge.errors import BridgeError, PeerError, fault_policy_of
 from bridge.identity.logins.login_credentials import LoginNeededError
@@ -68,7 +68,7 @@ class Order:
     """The remote task that the message answers; None for a new task."""
 
 
-Exchange = Callable[[AgentClient, Listener], Awaitable[Task | Message]]
+Exchange = Callable[[AgentClient, TaskListener], Awaitable[Task | Message]]
 
 
 class _DownError(PeerError):
@@ -96,7 +96,7 @@ class Forward:
         sent_context = self._context_to_send(order)
         job.sent(self._agent.key)
 
-        async def exchange(client: AgentClient, listener: Listener) -> Task | Message:
+        async def exchange(client: AgentClient, listener: TaskListener) -> Task | Message:
             request = await self._request(order, sent_context)
             return await converse(client, request, listener, pace=self._options.pace, answered=answered)
 
@@ -141,7 +141,7 @@ class Forward:
                 job.cancel_with(lambda: self._cancel_running(client, relay))
                 if task.task_id:
                     self._know(job, relay, group, client, task.task_id)
-                listener = Listener(
+                listener = TaskListener(
                     relay.take, lambda task_id: self._know(job, relay, group, client, task_id)
                 )
                 with self._following:
@@ -156,7 +156,7 @@ class Forward:
             job.listen(None)
 
     async def _settle(
-        self, client: AgentClient, relay: Relay, exchange: Exchange, listener: Listener
+        self, client: AgentClient, relay: TaskRelay, exchange: Exchange, listener: TaskListener
     ) -> None:
         """Pass the exchange on, and go on after AUTH_REQUIRED: the credential may come out of band (7.6.1)."""
         outcome = await exchange(client, listener)
@@ -168,7 +168,7 @@ class Forward:
             outcome = await waiting(client, listener)
 
     def _until_settled(self, task_id: str, answered: TaskStatus | None) -> Exchange:
-        async def exchange(client: AgentClient, listener: Listener) -> Task:
+        async def exchange(client: AgentClient, listener: TaskListener) -> Task:
             return await wait_until_settled(
                 client, task_id, listener, pace=self._options.pace, answered=answered
             )
@@ -176,7 +176,7 @@ class Forward:
         return exchange
 
     def _know(
-        self, job: Job, relay: Relay, group: anyio.abc.TaskGroup, client: AgentClient, task_id: str
+        self, job: Job, relay: TaskRelay, group: anyio.abc.TaskGroup, client: AgentClient, task_id: str
     ) -> None:
         """Note the id of the remote task. From now on, messages of the client go to that task."""
         relay.name(task_id)
@@ -191,7 +191,7 @@ class Forward:
 
         job.listen(hear)
 
-    async def _also_send(self, client: AgentClient, relay: Relay, turn: Turn, stored: Commit) -> None:
+    async def _also_send(self, client: AgentClient, relay: TaskRelay, turn: Turn, stored: Commit) -> None:
         """Send a message that came while the task is working. If the agent refuses the message, the task says so."""
         order = Order(turn, task=relay.far)
         try:
@@ -206,7 +206,7 @@ class Forward:
 
     # Cancelling
 
-    async def _cancel_running(self, client: AgentClient, relay: Relay) -> bool:
+    async def _cancel_running(self, client: AgentClient, relay: TaskRelay) -> bool:
         """Cancel the remote task while it is followed; see `CancelAtPeer`.
 
         Raises:
@@ -219,7 +219,7 @@ class Forward:
             raise PeerError(f"the agent {self._agent.key} has named no task within {seconds:g} s")
         return await self._cancel(client, relay)
 
-    async def _cancel(self, client: AgentClient, relay: Relay) -> bool:
+    async def _cancel(self, client: AgentClient, relay: TaskRelay) -> bool:
         task_id, seconds = relay.far.task_id, self._options.run.cancel_grace_seconds
         is_accepted = True
         with anyio.CancelScope(shield=True), anyio.move_on_after(seconds) as limit:
@@ -298,7 +298,7 @@ class Forward:
             raise _DownError(self._agent.down)
         return self._agent.client_for(caller, turn.extensions)
 
-    def _relay(self, job: Job, task: RemoteTask, asked: str | None, sent: str | None) -> Relay:
+    def _relay(self, job: Job, task: RemoteTask, asked: str | None, sent: str | None) -> TaskRelay:
         key, events, owner = self._agent.key, job.events, job.turn.principal.name
         ids = OwnIds(key, events.task_id, events.context_id, self._options.is_local)
 
@@ -306,7 +306,7 @@ class Forward:
             remote = RemoteContext(key, context_id)
             return self._contexts.of_reply(remote, owner, asked, sent) or events.context_id
 
-        return Relay(job, ids, task, context_of_reply)
+        return TaskRelay(job, ids, task, context_of_reply)
 
     async def _fail(self, job: Job, fault: BridgeError) -> None:
         """End the task, since the remote agent gave no answer."""

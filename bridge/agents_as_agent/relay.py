@@ -33,7 +33,7 @@ from bridge.agents_as_agent.kept import RemoteTask, kept_bytes
 from bridge.text.jsonvalues import JsonObject
 
 
-class Relay:
+class TaskRelay:
     """The events of one remote task."""
 
     def __init__(
@@ -67,7 +67,7 @@ class Relay:
         self._job.status(TaskState.WORKING, keep=kept_bytes(self.far))
 
     def take(self, event: StreamResponse) -> None:
-        """Pass an event on, without the state that settles the task. Must not raise, see `Listener`."""
+        """Pass an event on, without the state that settles the task. Must not raise, see `TaskListener`."""
         match event.payload:
             case Task() as task:
                 self._note_context(task.context_id)

@@ -22,7 +22,7 @@ import anyio
 from bridge import trace
 from bridge.a2a.client.agent_client import AgentClient
 from bridge.a2a.client.bindings import AgentRefusedError
-from bridge.a2a.client.follow import Listener, converse, wait_until_settled
+from bridge.a2a.client.follow import TaskListener, converse, wait_until_settled
 from bridge.a2a.model.life import ENDED, SETTLED
 from bridge.a2a.model.objects import (
     Message,
@@ -367,7 +367,7 @@ class AgentCall:
         request = made(SendMessageRequest, message=message, configuration=_BLOCKING)
         client = self._agent.client_for(self._incoming.on_behalf_of)
 
-        async def sent(listener: Listener) -> Task | Message:
+        async def sent(listener: TaskListener) -> Task | Message:
             return await converse(client, request, listener, pace=self._pace, answered=answered)
 
         return await self._run(client, sent)
@@ -375,7 +375,7 @@ class AgentCall:
     async def _wait(self, task_id: str, answered: TaskStatus | None) -> Task | Message:
         client = self._agent.client_for(self._incoming.on_behalf_of)
 
-        async def waited(listener: Listener) -> Task | Message:
+        async def waited(listener: TaskListener) -> Task | Message:
             return await wait_until_settled(client, task_id, listener, pace=self._pace, answered=answered)
 
         return await self._run(client, waited)

@@ -23,7 +23,7 @@ from bridge import trace
 from bridge.agents_as_tools.call import AgentCall
 from bridge.agents_as_tools.handles import FarTask, Handles
 from bridge.agents_as_tools.mcp_requests.requests import AgentRequests
-from bridge.agents_as_tools.mcp_requests.subscriptions import Sharing, Subscriptions
+from bridge.agents_as_tools.mcp_requests.subscriptions import AgentSubscriptions, Sharing
 from bridge.agents_as_tools.mcp_tasks import McpTasks
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.own_tools import FollowUp, call_of_skill, found_skills
@@ -94,7 +94,7 @@ class AgentsFace:
         self.listing = FaceListing()
         """What the agents' cards make now, listed or hidden."""
         sharing = Sharing(lambda: self.listing.shared, self._agent_of, lambda: self._options)
-        self._subscriptions = Subscriptions(sharing)
+        self._subscriptions = AgentSubscriptions(sharing)
         self._requests = AgentRequests(
             sharing,
             self._subscriptions,

@@ -21,7 +21,7 @@ import anyio
 from bridge import trace
 from bridge.a2a.client.agent_client import AgentClient
 from bridge.a2a.client.bindings import AgentRefusedError
-from bridge.a2a.client.follow import Listener, Pause, is_transient, wait_until_settled
+from bridge.a2a.client.follow import Pause, TaskListener, is_transient, wait_until_settled
 from bridge.a2a.model.life import ENDED
 from bridge.a2a.model.objects import (
     Message,
@@ -295,7 +295,12 @@ class McpTasks:
             async def follow() -> None:
                 try:
                     await wait_until_settled(
-                        opened.client, task.id, Listener(wake), pace=pace, answered=task.status, pause=pause
+                        opened.client,
+                        task.id,
+                        TaskListener(wake),
+                        pace=pace,
+                        answered=task.status,
+                        pause=pause,
                     )
                 except PeerError as exc:
                     logger.info(
@@ -320,7 +325,7 @@ class McpTasks:
             message=answer, configuration=SendMessageConfiguration(return_immediately=True)
         )
 
-        async def send(_: Listener) -> Task | Message:
+        async def send(_: TaskListener) -> Task | Message:
             return await client.send(request)
 
         sending = Sending(client, lambda _: None, opened.call.task.task_id)

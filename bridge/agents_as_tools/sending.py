@@ -19,7 +19,7 @@ import anyio.abc
 from bridge import trace
 from bridge.a2a.client.agent_client import AgentClient
 from bridge.a2a.client.bindings import AgentRefusedError
-from bridge.a2a.client.follow import Listener
+from bridge.a2a.client.follow import TaskListener
 from bridge.a2a.model.life import ENDED
 from bridge.a2a.model.objects import Message, StreamResponse, Task
 from bridge.agents_as_tools.handles import Handles
@@ -31,7 +31,7 @@ from bridge.errors import BridgeError, OwnError, PeerError
 
 logger = logging.getLogger(__name__)
 
-AgentExchange = Callable[[Listener], Awaitable[Task | Message]]
+AgentExchange = Callable[[TaskListener], Awaitable[Task | Message]]
 """The exchange that a `Sending` waits for."""
 
 _HERE: Final = "here:"
@@ -61,7 +61,7 @@ class Sending:
         try:
             with self._scope:
                 try:
-                    self.outcome = await work(Listener(self._on_event, self._know))
+                    self.outcome = await work(TaskListener(self._on_event, self._know))
                 except PeerError as exc:
                     self.fault = exc
                 except Exception:

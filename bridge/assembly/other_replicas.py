@@ -24,7 +24,7 @@ from bridge.mcp.client.kept_listings import ServerIdentity
 from bridge.mcp.server.shared_sessions import SessionSharing, address_proof
 from bridge.replicas.passed_requests import PassedHeaders
 from bridge.replicas.proofs import ProofPurpose, Proofs
-from bridge.replicas.relay import Relay
+from bridge.replicas.relay import ReplicaRelay
 from bridge.seal import Seal, keys_in
 from bridge.source_state import SourceState
 from bridge.store.postgres.bounds import PostgresBounds
@@ -209,7 +209,7 @@ async def replicas_of(plan: Plan, seal: Seal) -> AsyncIterator[BridgeReplicas | 
         yield None
         return
     proofs, bounds = Proofs(keys_in(place.keys)), PostgresBounds.of(plan.profile.store)
-    relay = Relay(bounds.lease.silence_seconds)
+    relay = ReplicaRelay(bounds.lease.silence_seconds)
     address = place.replica.text if place.replica else None
 
     def entry_of(epoch: int, start: UUID) -> ReplicaEntry:

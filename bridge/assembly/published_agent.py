@@ -17,7 +17,7 @@ from bridge.a2a.model.life import IdsAndClock
 from bridge.a2a.model.objects import AgentSkill
 from bridge.a2a.push.sender import PushSender
 from bridge.a2a.server.app import AgentLimits, AgentServer, FindInterfaces, no_interfaces
-from bridge.a2a.server.service import Service
+from bridge.a2a.server.service import AgentService
 from bridge.a2a.server.signed_cards import CardSigning
 from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.tasks.intake import EngineLimits
@@ -75,7 +75,7 @@ class PublishedAgent:
     engine: Engine
     tasks: TaskOperations
     """The operations of the engine, without the layers that a changed file may change."""
-    service: Service
+    service: AgentService
     server: AgentServer
     app: ASGIApp
     store: str
@@ -243,7 +243,7 @@ async def published(
         ) as engine,
     ):
         tasks = shared_tasks(engine, store)
-        service = Service(
+        service = AgentService(
             engine, gate, process.requests.parts, layers_around(tasks, engine, operators=operators)
         )
         server = AgentServer(

@@ -30,7 +30,7 @@ from bridge.identity.logins.login_credentials import LoginConfig
 from bridge.local.private_files import private_folder
 from bridge.local.user_folders import cache_folder, state_folder
 from bridge.notices import Notify, TokenListener, ignore_notice
-from bridge.remotes.grpc_calls import GrpcCalls
+from bridge.remotes.grpc_calls import GrpcTransports
 from bridge.remotes.on_behalf import ByExchange, ByHeader, ByLogin, OnBehalf
 from bridge.remotes.remote_agent import RemoteAgent
 from bridge.seal import Seal, agent_mark, key_in, keys_in
@@ -89,7 +89,7 @@ async def shared_resources(
     timeout = httpx2.Timeout(None, connect=plan.profile.agents.agent_connect_seconds)
     async with (
         GuardedClient(timeout=timeout, limits=httpx2.Limits(keepalive_expiry=2.0)) as http,
-        GrpcCalls() as calls,
+        GrpcTransports() as calls,
     ):
         hints = PushHints(push_url)
         yield SharedResources(

@@ -26,15 +26,15 @@ from bridge.text.jsonvalues import JsonObject
 NAME: Final = re.compile(r"[a-zA-Z0-9.-]{1,150}/[a-zA-Z0-9._-]{1,150}")
 """The name of a server in a registry."""
 
-Ask = Callable[["Question"], Sequence[str]]
+Ask = Callable[["EntryQuestion"], Sequence[str]]
 """Answers a question with the values; with none to leave the input out."""
 
 
-class _Part(BaseModel):
+class _EntryTable(BaseModel):
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
-class _Input(_Part):
+class _Input(_EntryTable):
     description: str = ""
     is_required: bool = False
     is_secret: bool = False
@@ -54,17 +54,17 @@ class _Input(_Part):
         return self.name or self.value_hint or "argument"
 
 
-class _Transport(_Part):
+class _EntryTransport(_EntryTable):
     type: str
     url: str = ""
     headers: tuple[_Input, ...] = ()
     variables: dict[str, _Input] = Field(default_factory=dict)
 
 
-class _Package(_Part):
+class _EntryPackage(_EntryTable):
     registry_type: str
     identifier: str
-    transport: _Transport
+    transport: _EntryTransport
     version: str = ""
     registry_base_url: str = ""
     file_sha256: str = Field(default="", alias="fileSha256")
@@ -74,16 +74,16 @@ class _Package(_Part):
     environment_variables: tuple[_Input, ...] = ()
 
 
-class _Server(_Part):
+class _EntryServer(_EntryTable):
     name: str
     version: str
     description: str = ""
-    packages: tuple[_Package, ...] = ()
-    remotes: tuple[_Transport, ...] = ()
+    packages: tuple[_EntryPackage, ...] = ()
+    remotes: tuple[_EntryTransport, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class EntryQuestion:
     """A value that the entry leaves to whoever configures the bridge."""
 
     key: str
@@ -106,14 +106,14 @@ class Proposal:
 
 
 @dataclass(frozen=True)
-class Choice:
+class EntryChoice:
     """A package or a remote server of an entry."""
 
     words: str
     """What it is, for a person."""
     obstacle: str
     """Why the bridge cannot use it; empty if it can."""
-    of: _Package | _Transport = field(repr=False)
+    of: _EntryPackage | _EntryTransport = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class RegistryEntry:
     status: Literal["active", "deprecated"]
     sha256: str
     """The SHA-256 of the entry as canonical JSON (RFC 8785), in hexadecimal."""
-    choices: tuple[Choice, ...]
+    choices: tuple[EntryChoice, ...]
 
 
 def entry_from(answer: JsonValue, name: str) -> RegistryEntry:
@@ -138,7 +138,7 @@ def entry_from(answer: JsonValue, name: str) -> RegistryEntry:
     """
     server = answer.get("server") if isinstance(answer, dict) else None
     try:
-        read = _Server.model_validate(server)
+        read = _EntryServer.model_validate(server)
     except ValidationError as exc:
         where = ".".join(map(str, exc.errors()[0]["loc"]))
         raise PeerError(
@@ -165,7 +165,7 @@ def _status(answer: JsonObject) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Runner:
+class _PackageRunner:
     """What starts packages of one type."""
 
     program: str
@@ -179,22 +179,22 @@ class _Runner:
 
 _EXACT: Final = re.compile(r"\d[\w.+!-]{0,100}", re.ASCII)
 
-_RUNNERS: Final[Mapping[str, _Runner]] = {
-    "npm": _Runner(
+_RUNNERS: Final[Mapping[str, _PackageRunner]] = {
+    "npm": _PackageRunner(
         "npx",
         ("-y",),
         "{identifier}@{version}",
         re.compile(r"(?:@[\w.-]+/)?[A-Za-z0-9_][\w.-]*", re.ASCII),
         _EXACT,
     ),
-    "pypi": _Runner(
+    "pypi": _PackageRunner(
         "uvx",
         (),
         "{identifier}=={version}",
         re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII),
         _EXACT,
     ),
-    "oci": _Runner(
+    "oci": _PackageRunner(
         "docker",
         ("run", "-i", "--rm"),
         "{identifier}",
@@ -204,7 +204,7 @@ _RUNNERS: Final[Mapping[str, _Runner]] = {
 }
 
 
-def _package_choice(package: _Package) -> Choice:
+def _package_choice(package: _EntryPackage) -> EntryChoice:
     version = f" {package.version}" if package.version else ""
     words = f"{package.registry_type} package {package.identifier}{version}"
     runner = _RUNNERS.get(package.registry_type)
@@ -212,10 +212,10 @@ def _package_choice(package: _Package) -> Choice:
         words += (
             f" of {package.registry_base_url} ({runner.program} asks the registry that it is configured for)"
         )
-    return Choice(words, _package_obstacle(package), package)
+    return EntryChoice(words, _package_obstacle(package), package)
 
 
-def _package_obstacle(package: _Package) -> str:
+def _package_obstacle(package: _EntryPackage) -> str:
     runner = _RUNNERS.get(package.registry_type)
     if package.registry_type == "mcpb":
         return "an MCP bundle is unpacked and started by a host, not by the bridge"
@@ -237,12 +237,12 @@ def _package_obstacle(package: _Package) -> str:
     return ""
 
 
-def _remote_choice(remote: _Transport) -> Choice:
+def _remote_choice(remote: _EntryTransport) -> EntryChoice:
     words = f"remote server {remote.url} ({remote.type})"
-    return Choice(words, _remote_obstacle(remote), remote)
+    return EntryChoice(words, _remote_obstacle(remote), remote)
 
 
-def _remote_obstacle(remote: _Transport) -> str:
+def _remote_obstacle(remote: _EntryTransport) -> str:
     if remote.type not in ("streamable-http", "sse"):
         return "the bridge speaks streamable-http and sse"
     if not remote.url.startswith(("https://", "http://")):
@@ -259,18 +259,18 @@ def _is_secret(given: _Input) -> bool:
 # What is written
 
 
-def proposed(choice: Choice, ask: Ask) -> Proposal:
+def proposed(choice: EntryChoice, ask: Ask) -> Proposal:
     """What would be written for a choice without an obstacle. `ask` answers what the entry leaves open.
 
     Raises:
         UsageError: an input has no usable name, or a needed value is missing.
     """
-    if isinstance(choice.of, _Package):
+    if isinstance(choice.of, _EntryPackage):
         return _package_proposal(choice.of, ask)
     return _remote_proposal(choice.of, ask)
 
 
-def _package_proposal(package: _Package, ask: Ask) -> Proposal:
+def _package_proposal(package: _EntryPackage, ask: Ask) -> Proposal:
     runner = _RUNNERS[package.registry_type]
     plain, secrets = _settings(package.environment_variables, ask, _is_variable_name, is_secret_name)
     env: dict[str, Any] = plain | {name: {"env": name} for name in secrets}
@@ -284,7 +284,7 @@ def _package_proposal(package: _Package, ask: Ask) -> Proposal:
     return Proposal(keys, _digest_words(package), tuple(secrets))
 
 
-def _digest_words(package: _Package) -> str:
+def _digest_words(package: _EntryPackage) -> str:
     if package.file_sha256:
         return f"package sha256:{package.file_sha256}"
     if "@sha256:" in package.identifier:
@@ -292,7 +292,7 @@ def _digest_words(package: _Package) -> str:
     return "the entry has no digest of the package"
 
 
-def _remote_proposal(remote: _Transport, ask: Ask) -> Proposal:
+def _remote_proposal(remote: _EntryTransport, ask: Ask) -> Proposal:
     keys: dict[str, Any] = {"url": _filled(remote.url, remote.variables, ask)}
     if remote.type == "sse":
         keys["transport"] = "sse"
@@ -351,7 +351,7 @@ def _words(arguments: Iterable[_Input], ask: Ask) -> Iterator[str]:
 def _values(given: _Input, ask: Ask) -> Sequence[str]:
     if given.value is not None:
         return [_filled(given.value, given.variables, ask)]
-    question = Question(given.key, given.description, given.default, given.choices, given.is_required)
+    question = EntryQuestion(given.key, given.description, given.default, given.choices, given.is_required)
     values = ask(question)
     if given.choices and (foreign := [value for value in values if value not in given.choices]):
         raise UsageError(f"{given.key} is one of {', '.join(given.choices)}, not {foreign[0]}")

@@ -36,7 +36,7 @@ _DATE: Final = (2020, 2, 2, 0, 0, 0)
 
 
 @dataclass(frozen=True)
-class Field:
+class FormField:
     """A field of the form in which the host asks its user."""
 
     title: str
@@ -67,7 +67,7 @@ class Bundle:
     description: str
     version: str
     arguments: Sequence[str]
-    fields: Mapping[str, Field]
+    fields: Mapping[str, FormField]
     variables: Mapping[str, str]
     """The variables of the server, each with the key of the field that gives its value."""
 
@@ -104,9 +104,9 @@ def answer(key: str) -> str:
 def of_agent(name: str, version: str, options: Sequence[str], url: str | None) -> Bundle:
     """A bundle that exposes the agent whose URL the host asks for. `options` are options of `expose`."""
     fields = {
-        _URL_KEY: Field("Address", "The URL of the A2A agent, or of its card", False, True, url),
-        "token": Field("Token", "The token for the agent, if it needs one", True, False),
-        "api_key": Field("API key", "The API key for the agent, if it needs one", True, False),
+        _URL_KEY: FormField("Address", "The URL of the A2A agent, or of its card", False, True, url),
+        "token": FormField("Token", "The token for the agent, if it needs one", True, False),
+        "api_key": FormField("API key", "The API key for the agent, if it needs one", True, False),
     }
     return Bundle(
         name,
@@ -121,7 +121,7 @@ def of_agent(name: str, version: str, options: Sequence[str], url: str | None) -
 def of_file(name: str, version: str, face: str, variables: Sequence[str]) -> Bundle:
     """A bundle that serves an MCP server of a configuration file. The host asks for each of its variables."""
     fields = {
-        variable: Field(variable, f"The secret that {CONFIGURATION} names {variable}", True, True)
+        variable: FormField(variable, f"The secret that {CONFIGURATION} names {variable}", True, True)
         for variable in variables
     }
     return Bundle(

@@ -27,7 +27,7 @@ class BrokenFileError(UsageError):
 
 
 @dataclass(frozen=True)
-class Slot:
+class ServerPlace:
     """The place of a server in a file: `{servers_key: {name: ...}}`."""
 
     servers_key: str
@@ -36,7 +36,7 @@ class Slot:
     """Whether the file may hold comments and trailing commas."""
 
 
-def server_in(text: str, slot: Slot) -> JsonObject | None:
+def server_in(text: str, slot: ServerPlace) -> JsonObject | None:
     """The server in the slot, if there is one.
 
     Raises:
@@ -54,12 +54,12 @@ def servers_in(text: str, servers_key: str, *, comments: bool) -> Mapping[str, J
     """
     if not text.strip():
         return {}
-    slot = Slot(servers_key, "", comments)
+    slot = ServerPlace(servers_key, "", comments)
     servers = _servers(_document(text, slot), slot)
     return {name: server for name, server in servers.items() if isinstance(server, dict)}
 
 
-def with_server(text: str, slot: Slot, entry: JsonObject) -> str:
+def with_server(text: str, slot: ServerPlace, entry: JsonObject) -> str:
     """The text with this server in the slot; the same text if the slot holds the server already.
 
     Raises:
@@ -74,7 +74,7 @@ def with_server(text: str, slot: Slot, entry: JsonObject) -> str:
     return _proved(_put(text, root, slot, entry), slot, root, {**servers, slot.name: entry})
 
 
-def without_server(text: str, slot: Slot) -> str:
+def without_server(text: str, slot: ServerPlace) -> str:
     """The text without the slot's server; the same text if the slot is empty.
 
     Raises:
@@ -98,7 +98,7 @@ def with_input(text: str, inputs_key: str, new_input: JsonObject, *, comments: b
     Raises:
         BrokenFileError: the text is not JSON, or has another structure than the host's file.
     """
-    root = _document(text, Slot("", "", comments))
+    root = _document(text, ServerPlace("", "", comments))
     listed = _listed(root, inputs_key)
     holder = root.member(inputs_key)
     if holder is None or holder.node.value is None:
@@ -123,7 +123,7 @@ def without_input(text: str, inputs_key: str, input_id: str, *, comments: bool) 
     Raises:
         BrokenFileError: the text is not JSON, or has another structure than the host's file.
     """
-    root = _document(text, Slot("", "", comments))
+    root = _document(text, ServerPlace("", "", comments))
     listed, holder = _listed(root, inputs_key), root.member(inputs_key)
     nodes = holder.node.elements if holder is not None else ()
     place = next((at for at, node in enumerate(nodes) if _id_of(node.value) == input_id), None)
@@ -168,12 +168,12 @@ def _append(text: str, root: JsonNode, holder: JsonNode, value: JsonObject) -> s
 
 def _proved_as(edited: str, before: JsonNode, key: str, value: list[JsonValue], *, comments: bool) -> str:
     assert isinstance(before.value, dict)  # `_document` has checked it
-    if not _same(_document(edited, Slot("", "", comments)).value, {**before.value, key: value}):
+    if not _same(_document(edited, ServerPlace("", "", comments)).value, {**before.value, key: value}):
         raise BrokenFileError("it is written in a way that cannot be edited safely")
     return edited
 
 
-def _document(text: str, slot: Slot) -> JsonNode:
+def _document(text: str, slot: ServerPlace) -> JsonNode:
     try:
         root = parse_jsonc(text, comments=slot.comments)
     except RecursionError as exc:
@@ -190,7 +190,7 @@ def _document(text: str, slot: Slot) -> JsonNode:
     return root
 
 
-def _servers(root: JsonNode, slot: Slot) -> JsonObject:
+def _servers(root: JsonNode, slot: ServerPlace) -> JsonObject:
     """All servers. Some hosts write null if there are none."""
     servers = root.value.get(slot.servers_key) if isinstance(root.value, dict) else None
     return servers if isinstance(servers, dict) else {}
@@ -216,14 +216,14 @@ def _same(one: object, other: object) -> bool:
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
-def _proved(edited: str, slot: Slot, before: JsonNode, servers: JsonObject) -> str:
+def _proved(edited: str, slot: ServerPlace, before: JsonNode, servers: JsonObject) -> str:
     assert isinstance(before.value, dict)  # `_document` has checked it
     if not _same(_document(edited, slot).value, {**before.value, slot.servers_key: servers}):
         raise BrokenFileError("it is written in a way that cannot be edited safely")
     return edited
 
 
-def _put(text: str, root: JsonNode, slot: Slot, entry: JsonObject) -> str:
+def _put(text: str, root: JsonNode, slot: ServerPlace, entry: JsonObject) -> str:
     holder = root.member(slot.servers_key)
     if holder is None:
         return _insert(text, root, root, slot.servers_key, {slot.name: entry})

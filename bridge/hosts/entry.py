@@ -107,7 +107,7 @@ class Exposed:
 
 
 @dataclass(frozen=True)
-class Served:
+class ConfiguredServer:
     """An MCP server of a configuration file."""
 
     file: str
@@ -246,7 +246,7 @@ def file_of(entry: JsonObject) -> tuple[str, ...] | None:
     """The configuration file and the server that an entry serves; None for other entries."""
     match _words_behind(_VERB_OF_FILES, entry):
         case (file, option, face) if option == _STDIO:
-            return Served(file, face).offers
+            return ConfiguredServer(file, face).offers
         case _:
             return None
 

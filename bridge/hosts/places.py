@@ -42,7 +42,7 @@ class InstallScope(StrEnum):
 
 
 @dataclass(frozen=True)
-class Template:
+class FilePlace:
     """A file, and the signs that its host is installed. `{NAME}` stands for a folder from `_FOLDERS`."""
 
     file: str
@@ -71,7 +71,7 @@ class Host:
     """The key of the inputs, which the host asks its user for and keeps as secrets; empty if it has none."""
     is_yaml: bool = False
     """Whether the file is YAML. YAML is not edited; the user is told what to add."""
-    user: Mapping[System, tuple[Template, ...]] = field(default_factory=dict)
+    user: Mapping[System, tuple[FilePlace, ...]] = field(default_factory=dict)
     project: tuple[str, ...] = ()
     """The path of the file below a project's folder; empty if the host has none."""
     afterwards: str = ""
@@ -107,7 +107,7 @@ _CLAUDE_PACKAGE: Final = "{local}/Packages/Claude_pzs8sxrjxfjjc"
 """Claude Desktop as a Windows package (since February 2026). The hash belongs to the publisher, and never changes."""
 
 
-def _everywhere(*templates: Template) -> Mapping[System, tuple[Template, ...]]:
+def _everywhere(*templates: FilePlace) -> Mapping[System, tuple[FilePlace, ...]]:
     return dict.fromkeys(System, templates)
 
 
@@ -116,29 +116,29 @@ HOSTS: Final[Mapping[str, Host]] = {
         "Claude Desktop",
         typed=False,
         user={
-            System.MACOS: (Template("{support}/Claude/claude_desktop_config.json", ("{support}/Claude",)),),
+            System.MACOS: (FilePlace("{support}/Claude/claude_desktop_config.json", ("{support}/Claude",)),),
             System.WINDOWS: (
-                Template(
+                FilePlace(
                     f"{_CLAUDE_PACKAGE}/LocalCache/Roaming/Claude/claude_desktop_config.json",
                     (_CLAUDE_PACKAGE,),
                 ),
-                Template("{roaming}/Claude/claude_desktop_config.json", ("{roaming}/Claude",)),
+                FilePlace("{roaming}/Claude/claude_desktop_config.json", ("{roaming}/Claude",)),
             ),
-            System.LINUX: (Template("{config}/Claude/claude_desktop_config.json", ("{config}/Claude",)),),
+            System.LINUX: (FilePlace("{config}/Claude/claude_desktop_config.json", ("{config}/Claude",)),),
         },
         afterwards="Quit Claude Desktop and start it again",
     ),
     "claude-code": Host(
         "Claude Code",
         from_shell=True,
-        user=_everywhere(Template("{claude}/.claude.json", ("{claude}/.claude.json", "{claude}/.claude"))),
+        user=_everywhere(FilePlace("{claude}/.claude.json", ("{claude}/.claude.json", "{claude}/.claude"))),
         project=(".mcp.json",),
         afterwards="Sessions that start from now on have it; /mcp lists it",
     ),
     "cursor": Host(
         "Cursor",
         comments=True,
-        user=_everywhere(Template("{home}/.cursor/mcp.json", ("{home}/.cursor",))),
+        user=_everywhere(FilePlace("{home}/.cursor/mcp.json", ("{home}/.cursor",))),
         project=(".cursor", "mcp.json"),
         afterwards="Restart Cursor, then switch the server on under Customize > MCPs",
     ),
@@ -148,9 +148,9 @@ HOSTS: Final[Mapping[str, Host]] = {
         comments=True,
         inputs_key="inputs",
         user={
-            System.MACOS: (Template("{support}/Code/User/mcp.json", ("{support}/Code/User",)),),
-            System.WINDOWS: (Template("{roaming}/Code/User/mcp.json", ("{roaming}/Code/User",)),),
-            System.LINUX: (Template("{config}/Code/User/mcp.json", ("{config}/Code/User",)),),
+            System.MACOS: (FilePlace("{support}/Code/User/mcp.json", ("{support}/Code/User",)),),
+            System.WINDOWS: (FilePlace("{roaming}/Code/User/mcp.json", ("{roaming}/Code/User",)),),
+            System.LINUX: (FilePlace("{config}/Code/User/mcp.json", ("{config}/Code/User",)),),
         },
         project=(".vscode", "mcp.json"),
         afterwards='Start it with "MCP: List Servers" in the command palette',
@@ -162,14 +162,16 @@ HOSTS: Final[Mapping[str, Host]] = {
         from_shell=True,
         variable="${}",
         reserved="$",
-        user=_everywhere(Template("{home}/.gemini/settings.json", ("{home}/.gemini",))),
+        user=_everywhere(FilePlace("{home}/.gemini/settings.json", ("{home}/.gemini",))),
         project=(".gemini", "settings.json"),
         afterwards="Sessions that start from now on have it; /mcp lists it",
     ),
     "windsurf": Host(
         "Windsurf",
         typed=False,
-        user=_everywhere(Template("{home}/.codeium/windsurf/mcp_config.json", ("{home}/.codeium/windsurf",))),
+        user=_everywhere(
+            FilePlace("{home}/.codeium/windsurf/mcp_config.json", ("{home}/.codeium/windsurf",))
+        ),
         afterwards="Refresh the MCP servers in Cascade, or restart Windsurf",
     ),
     "zed": Host(
@@ -178,9 +180,9 @@ HOSTS: Final[Mapping[str, Host]] = {
         typed=False,
         comments=True,
         user={
-            System.MACOS: (Template("{home}/.config/zed/settings.json", ("{home}/.config/zed",)),),
-            System.WINDOWS: (Template("{roaming}/Zed/settings.json", ("{roaming}/Zed",)),),
-            System.LINUX: (Template("{config}/zed/settings.json", ("{config}/zed",)),),
+            System.MACOS: (FilePlace("{home}/.config/zed/settings.json", ("{home}/.config/zed",)),),
+            System.WINDOWS: (FilePlace("{roaming}/Zed/settings.json", ("{roaming}/Zed",)),),
+            System.LINUX: (FilePlace("{config}/zed/settings.json", ("{config}/zed",)),),
         },
         afterwards="Zed uses it at once; the Agent Panel's settings show a green dot beside it",
     ),
@@ -190,11 +192,11 @@ HOSTS: Final[Mapping[str, Host]] = {
         typed=False,
         is_yaml=True,
         user={
-            System.MACOS: (Template("{home}/.config/goose/config.yaml", ("{home}/.config/goose",)),),
+            System.MACOS: (FilePlace("{home}/.config/goose/config.yaml", ("{home}/.config/goose",)),),
             System.WINDOWS: (
-                Template("{roaming}/Block/goose/config/config.yaml", ("{roaming}/Block/goose",)),
+                FilePlace("{roaming}/Block/goose/config/config.yaml", ("{roaming}/Block/goose",)),
             ),
-            System.LINUX: (Template("{config}/goose/config.yaml", ("{config}/goose",)),),
+            System.LINUX: (FilePlace("{config}/goose/config.yaml", ("{config}/goose",)),),
         },
         afterwards="Sessions that start from now on have it",
     ),

@@ -49,7 +49,7 @@ _SHOWN_CHARACTERS: Final = 400
 _ANNOTATIONS: Final = frozenset({"title", "description", "default", "examples", "deprecated", "$comment"})
 
 
-class TooManyStepsError(Exception):
+class CheckTooLongError(Exception):
     """The check takes too many steps, or its references are nested too deeply."""
 
 
@@ -74,7 +74,7 @@ class CheckTime:
     """Whether the check runs in a thread beside the event loop."""
 
 
-class Steps(FormatChecker):
+class CheckSteps(FormatChecker):
     """Counts the steps of a check. This is a format checker because the library passes no other object into a check."""
 
     def __init__(self, formats: FormatChecker | None, steps: int, allowed: CheckTime | None = None) -> None:
@@ -106,7 +106,7 @@ class Steps(FormatChecker):
         self._references += 1
         try:
             if self._references > MAX_REFERENCES:
-                raise TooManyStepsError("the check follows too many nested references")
+                raise CheckTooLongError("the check follows too many nested references")
             yield
         finally:
             self._references -= 1
@@ -120,7 +120,7 @@ class Steps(FormatChecker):
         """
         self._left -= 1
         if self._left < 0:
-            raise TooManyStepsError("the check takes too many steps")
+            raise CheckTooLongError("the check takes too many steps")
         if self._allowed is not None and self._left % _LOOK_STEPS == 0:
             self._look_at_the_clock()
 
@@ -133,7 +133,7 @@ class Steps(FormatChecker):
             self._worked_since = self._clock()
 
     def choices(
-        self, listed: list[JsonValue], made: Callable[[list[JsonValue], Steps], Choices | None]
+        self, listed: list[JsonValue], made: Callable[[list[JsonValue], CheckSteps], Choices | None]
     ) -> Choices | None:
         """The choices of a list in the schema. They are made only once in a check."""
         if id(listed) not in self._choices:
@@ -144,18 +144,18 @@ class Steps(FormatChecker):
 class Choices:
     """Some JSON values with fast look-up."""
 
-    def __init__(self, values: list[JsonValue], steps: Steps) -> None:
+    def __init__(self, values: list[JsonValue], steps: CheckSteps) -> None:
         self._counts = Counter(key_of(value, steps) for value in values)
         self._has_containers = any(isinstance(value, dict | list) for value in values)
 
-    def count(self, value: JsonValue, steps: Steps) -> int:
+    def count(self, value: JsonValue, steps: CheckSteps) -> int:
         """How often the value is among the choices."""
         if isinstance(value, dict | list) and not self._has_containers:
             return 0
         return self._counts[key_of(value, steps)]
 
 
-def key_of(value: JsonValue, steps: Steps | None) -> object:
+def key_of(value: JsonValue, steps: CheckSteps | None) -> object:
     """A key that two values share if they are equal in JSON. It consists of texts, since a sender could choose numbers
     with equal hashes."""
     if steps is not None:
@@ -200,8 +200,8 @@ def _is_short(value: JsonValue) -> bool:
     return True
 
 
-def _steps_of(validator: Any) -> Steps | None:
-    return validator.format_checker if isinstance(validator.format_checker, Steps) else None
+def _steps_of(validator: Any) -> CheckSteps | None:
+    return validator.format_checker if isinstance(validator.format_checker, CheckSteps) else None
 
 
 def _type(validator: Any, wanted: JsonValue, instance: JsonValue, _: JsonObject) -> Iterator[ValidationError]:
@@ -216,7 +216,7 @@ def _enum(validator: Any, listed: JsonValue, instance: JsonValue, _: JsonObject)
     if isinstance(instance, str) and len(listed) <= _FEW_CHOICES:
         is_among = instance in listed
     else:
-        steps = _steps_of(validator) or Steps(None, MAX_STEPS)
+        steps = _steps_of(validator) or CheckSteps(None, MAX_STEPS)
         choices = steps.choices(listed, Choices)
         is_among = choices is not None and choices.count(instance, steps) > 0
     if not is_among:
@@ -234,7 +234,7 @@ def _const(
         yield ValidationError(f"{abbreviated(wanted)} was expected")
 
 
-def _constants(listed: list[JsonValue], steps: Steps) -> Choices | None:
+def _constants(listed: list[JsonValue], steps: CheckSteps) -> Choices | None:
     """The constants of a list of schemas, if the schemas have no other keywords. Two schemas can have the same
     constant."""
     values: list[JsonValue] = []

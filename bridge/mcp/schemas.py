@@ -36,10 +36,10 @@ from bridge.mcp.schema_fast_path import is_plainly_valid, plainly_accepts
 from bridge.mcp.schema_keywords import (
     KEYWORDS,
     MAX_STEPS,
+    CheckSteps,
     CheckTime,
+    CheckTooLongError,
     OutOfTimeError,
-    Steps,
-    TooManyStepsError,
     passed_over,
 )
 from bridge.text.jsonvalues import JsonObject, is_deeper, values_in
@@ -326,10 +326,10 @@ class _Check:
     def errors(self, allowed: CheckTime) -> list[ValidationError]:
         """The errors. Raises UncheckableError, OutOfTimeError."""
         formats = self.validator.format_checker  # type: ignore[attr-defined]  # the protocol lags behind
-        counted = self.validator.evolve(format_checker=Steps(formats, self.steps, allowed))
+        counted = self.validator.evolve(format_checker=CheckSteps(formats, self.steps, allowed))
         try:
             return list(islice(counted.iter_errors(self.value), self.most))
-        except (RecursionError, OverflowError, re.error, Unresolvable, TooManyStepsError) as exc:
+        except (RecursionError, OverflowError, re.error, Unresolvable, CheckTooLongError) as exc:
             raise UncheckableError(str(exc)) from exc
 
     def digest(self) -> bytes:
@@ -406,7 +406,7 @@ def _quick(kind: type[Validator], has_patterns: bool) -> type[Validator]:
 
 def _counted(check: Any) -> Any:
     def counting(validator: Any, wanted: JsonValue, instance: JsonValue, schema: JsonObject) -> Any:
-        if isinstance(validator.format_checker, Steps):
+        if isinstance(validator.format_checker, CheckSteps):
             validator.format_checker.step()
         return check(validator, wanted, instance, schema)
 
@@ -419,8 +419,8 @@ def _bounded(check: Any) -> Any:
     ) -> Iterator[ValidationError]:
         steps = (
             validator.format_checker
-            if isinstance(validator.format_checker, Steps)
-            else Steps(None, MAX_STEPS)
+            if isinstance(validator.format_checker, CheckSteps)
+            else CheckSteps(None, MAX_STEPS)
         )
         with steps.reference():
             yield from check(validator, wanted, instance, schema) or ()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bridge.a2a.grpc.channels import GrpcChannels
 
 
-class GrpcCalls:
+class GrpcTransports:
     """Makes transports over gRPC, and closes their connections at the end."""
 
     def __init__(self) -> None:

@@ -93,7 +93,7 @@ class RelayedAnswer:
             raise BrokenRelayError(str(exc)) from exc
 
 
-class Relay:
+class ReplicaRelay:
     """Connections to other replicas."""
 
     def __init__(self, silence_seconds: float) -> None:

@@ -12,7 +12,7 @@ from bridge.a2a.tasks.agent import Commit, Job, RunningWork, Turn
 from bridge.agents_as_agent.contexts import Contexts, RemoteContext
 from bridge.agents_as_agent.ids import HOPS, HOPS_MOST, OwnIds, derived_id, hops_in, message_to_agent
 from bridge.agents_as_agent.kept import RemoteTask, kept_bytes, kept_in
-from bridge.agents_as_agent.relay import Relay
+from bridge.agents_as_agent.relay import TaskRelay
 from bridge.identity.callers.principals import Principal
 from bridge.seal import Seal
 
@@ -63,7 +63,7 @@ class Passed:
             lambda _: None,
         )
         ids = OwnIds("far", "own-task", "own-context", shows_private)
-        self.relay = Relay(job, ids, RemoteTask("far", FAR, None), lambda _: "own-context")
+        self.relay = TaskRelay(job, ids, RemoteTask("far", FAR, None), lambda _: "own-context")
 
     def _emit(self, event: StreamResponse, _: bytes | None) -> Commit:
         self.events.append(event.to_object())

@@ -16,7 +16,7 @@ import mcp_types as types
 
 from bridge.a2a.client.agent_card import FoundCard
 from bridge.a2a.client.agent_client import AgentClient
-from bridge.a2a.client.follow import FollowPace, Listener, converse, wait_until_settled
+from bridge.a2a.client.follow import FollowPace, TaskListener, converse, wait_until_settled
 from bridge.a2a.model import objects
 from bridge.config.tables.profile import load_profile
 from bridge.errors import PeerError
@@ -169,9 +169,9 @@ async def _perform(client: AgentClient, operation: str) -> None:
         case "cancel":
             await client.cancel("t-1")
         case "converse":
-            await converse(client, request, Listener(), pace=pace)
+            await converse(client, request, TaskListener(), pace=pace)
         case _:
-            await wait_until_settled(client, "t-1", Listener(), pace=pace)
+            await wait_until_settled(client, "t-1", TaskListener(), pace=pace)
 
 
 def call_case(chance: Random) -> tuple[bool, Any, Any, list[Reply]]:

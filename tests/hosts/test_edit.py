@@ -9,7 +9,7 @@ import pytest
 
 from bridge.hosts.edit import (
     BrokenFileError,
-    Slot,
+    ServerPlace,
     server_in,
     with_input,
     with_server,
@@ -19,8 +19,8 @@ from bridge.hosts.edit import (
 from bridge.text.jsonc import parse_jsonc
 
 ENTRY: dict[str, Any] = {"command": "/bin/mcp-a2a", "args": ["expose", "https://a.example"]}
-SLOT = Slot("mcpServers", "ours")
-LOOSE = Slot("mcpServers", "ours", comments=True)
+SLOT = ServerPlace("mcpServers", "ours")
+LOOSE = ServerPlace("mcpServers", "ours", comments=True)
 
 WRITTEN = """{
   "mcpServers": {
@@ -70,7 +70,7 @@ def test_an_empty_file_gets_the_server_alone(text: str) -> None:
     ("text", "slot"),
     [(text, SLOT) for text in THERE_BEFORE] + [(text, LOOSE) for text in THERE_BEFORE + WITH_COMMENTS],
 )
-def test_adding_and_removing_a_server_changes_nothing_else(text: str, slot: Slot) -> None:
+def test_adding_and_removing_a_server_changes_nothing_else(text: str, slot: ServerPlace) -> None:
     added = with_server(text, slot, ENTRY)
     assert server_in(added, slot) == ENTRY
     assert with_server(added, slot, ENTRY) == added
@@ -140,7 +140,7 @@ def test_a_server_is_removed_at_any_position(text: str, left: str) -> None:
 
 
 def test_another_key_holds_the_servers_of_another_host() -> None:
-    text = with_server('{"inputs": [], "mcpServers": {"a": {}}}', Slot("servers", "ours"), ENTRY)
+    text = with_server('{"inputs": [], "mcpServers": {"a": {}}}', ServerPlace("servers", "ours"), ENTRY)
     assert json.loads(text) == {"inputs": [], "mcpServers": {"a": {}}, "servers": {"ours": ENTRY}}
 
 
@@ -160,7 +160,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("text", "slot", "words"), BROKEN, ids=[row[2] for row in BROKEN])
-def test_what_is_broken_is_refused_with_its_place(text: str, slot: Slot, words: str) -> None:
+def test_what_is_broken_is_refused_with_its_place(text: str, slot: ServerPlace, words: str) -> None:
     for edit in (lambda: with_server(text, slot, ENTRY), lambda: without_server(text, slot)):
         with pytest.raises(BrokenFileError, match=words):
             edit()

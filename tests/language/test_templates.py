@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from bridge.translate.language.phrases import Phrase, Steps, TooManyStepsError, sentence_of
+from bridge.translate.language.phrases import Phrase, ReadingSteps, TooAmbiguousError, sentence_of
 from bridge.translate.language.plain_words import PhraseBook, SkillWords
 from bridge.translate.language.templates import TemplateError, expansions, template_of
 from tests.support.tools import tool
@@ -73,7 +73,7 @@ def test_a_sentence_fits_a_template(text: str, sentence: str, arguments: dict[st
     words = sentence_of(sentence)
     assert words is not None
 
-    reading = Phrase(template_of(text), TEXTS).reading_of(words, Steps())
+    reading = Phrase(template_of(text), TEXTS).reading_of(words, ReadingSteps())
 
     assert (None if reading is None else reading.arguments) == arguments
 
@@ -101,5 +101,5 @@ def test_a_phrase_that_is_too_ambiguous_makes_the_agent_ask() -> None:
     words = sentence_of("x " * 99)
     assert words is not None
 
-    with pytest.raises(TooManyStepsError):
-        Phrase(template_of("x {a} {b} {c} {d}"), TEXTS).reading_of(words, Steps(100))
+    with pytest.raises(TooAmbiguousError):
+        Phrase(template_of("x {a} {b} {c} {d}"), TEXTS).reading_of(words, ReadingSteps(100))

@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from bridge.replicas.relay import BrokenRelayError, Relay, RelayedRequest, UnreachableReplicaError
+from bridge.replicas.relay import BrokenRelayError, RelayedRequest, ReplicaRelay, UnreachableReplicaError
 from bridge.replicas.replica_address import MAX_SOCKET_BYTES, ReplicaAddress
 from tests.support.ports import free_port
 
@@ -52,9 +52,9 @@ class Server:
 
 
 @asynccontextmanager
-async def relay(silence_seconds: float = 10) -> AsyncIterator[Relay]:
+async def relay(silence_seconds: float = 10) -> AsyncIterator[ReplicaRelay]:
     """A relay of this test."""
-    one = Relay(silence_seconds)
+    one = ReplicaRelay(silence_seconds)
     try:
         yield one
     finally:

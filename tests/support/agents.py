@@ -21,7 +21,7 @@ from bridge.a2a.model.objects import (
     TaskState,
 )
 from bridge.a2a.server.app import AgentLimits, AgentServer
-from bridge.a2a.server.service import Service
+from bridge.a2a.server.service import AgentService
 from bridge.a2a.tasks.agent import Job, PlannedWork, Turn, WorkName, WorkSession
 from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.tasks.engine import Engine
@@ -162,7 +162,7 @@ async def serving(
     async with engine_of(script, **engine_limits) as engine:
         server = AgentServer(
             Scripted(script),
-            Service(engine, ExtensionFilter({}), PROFILE.requests.parts),
+            AgentService(engine, ExtensionFilter({}), PROFILE.requests.parts),
             Access(()),
             FaceAddress(),
             limits or agent_limits(),

@@ -12,7 +12,7 @@ import httpx2
 
 from bridge.a2a.model.life import IdsAndClock
 from bridge.a2a.server.app import AgentServer
-from bridge.a2a.server.service import Service
+from bridge.a2a.server.service import AgentService
 from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.assembly.ids import OrderedIds, elapsed_ms, now_ms
@@ -140,7 +140,7 @@ async def team(
         stack.push_async_callback(engine.drain, 0)
         server = AgentServer(
             served,
-            Service(engine, ExtensionFilter(GATED), PROFILE.requests.parts),
+            AgentService(engine, ExtensionFilter(GATED), PROFILE.requests.parts),
             Access((), LOCAL),
             FaceAddress(),
             agent_limits(),

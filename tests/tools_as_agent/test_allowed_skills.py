@@ -16,7 +16,7 @@ from bridge.a2a.client.agent_client import AgentClient
 from bridge.a2a.client.bindings import AgentRefusedError
 from bridge.a2a.client.credentials import Credentials
 from bridge.a2a.server.app import AgentServer
-from bridge.a2a.server.service import Service
+from bridge.a2a.server.service import AgentService
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.http.request_checks import FaceAddress
 from bridge.identity.callers.principals import Principal
@@ -65,7 +65,7 @@ async def devtools(request: pytest.FixtureRequest) -> AsyncIterator[Devtools]:
         server = await stack.enter_async_context(ToolServer("tracker", TOOLS).run())
         served = await stack.enter_async_context(team({"tracker": server.target}))
         access = Access(verifiers_of(credentials()))
-        service = Service(served.engine, ExtensionFilter(GATED), PROFILE.requests.parts)
+        service = AgentService(served.engine, ExtensionFilter(GATED), PROFILE.requests.parts)
         agent = AgentServer(served.agent, service, access, FaceAddress(), agent_limits(), name="devtools")
         root_url = await stack.enter_async_context(listening(mounted(BASE, agent.at(BASE))))
         client = await stack.enter_async_context(new_client())

@@ -79,7 +79,7 @@ class _ListedAgent(BaseModel):
     card_url: str
 
 
-class _Page(BaseModel):
+class _CachedPage(BaseModel):
     """A page in the cache."""
 
     model_config = ConfigDict(frozen=True)
@@ -95,7 +95,7 @@ class _Page(BaseModel):
 class _StoredCatalog(StoredResponse):
     """A catalog in the cache: all agents that it lists, wanted or not."""
 
-    pages: tuple[_Page, ...]
+    pages: tuple[_CachedPage, ...]
 
 
 _CachedCatalog = CachedValue[_StoredCatalog, tuple[CatalogEntry, ...]]
@@ -144,9 +144,9 @@ class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
         is_same = held is not None and _listed(stored) == _listed(held.kept)
         return CachedValue(stored, held.value if held and is_same else self._read(stored))
 
-    async def _read_pages(self, before: Sequence[_Page]) -> _StoredCatalog:
+    async def _read_pages(self, before: Sequence[_CachedPage]) -> _StoredCatalog:
         known = {page.place: page for page in before}
-        pages: dict[str, _Page] = {}
+        pages: dict[str, _CachedPage] = {}
         fresh, storable, token = self._bounds.max_seconds, True, ""
         while True:
             page_url = self._page_url(token)
@@ -173,7 +173,7 @@ class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
         query = {"pageSize": str(PAGE_SIZE), **({"pageToken": token} if token else {})}
         return str(url.copy_merge_params(query))
 
-    async def _read_page(self, url: str, known: _Page | None) -> tuple[httpx2.Response, _Page]:
+    async def _read_page(self, url: str, known: _CachedPage | None) -> tuple[httpx2.Response, _CachedPage]:
         guard = self.reach.guard(self.url)
         validators = known.validators if known else {}
         answer = await read_url(self._http, url, self._credentials, guard, validators)
@@ -231,7 +231,7 @@ class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
         )
 
 
-def _page_from(text: bytes, url: str, validators: dict[str, str]) -> _Page:
+def _page_from(text: bytes, url: str, validators: dict[str, str]) -> _CachedPage:
     """The page in a text.
 
     Raises:
@@ -254,7 +254,7 @@ def _page_from(text: bytes, url: str, validators: dict[str, str]) -> _Page:
         nameless = counted(read.count(None), "agent")
         logger.warning("%s lists %s without a name or a URL", redacted_url(url), nameless)
     listed = tuple(agent for agent in read if agent is not None)
-    return _Page(place=url, validators=validators, agents=listed, next_token=token)
+    return _CachedPage(place=url, validators=validators, agents=listed, next_token=token)
 
 
 def _agent_from(value: JsonValue) -> _ListedAgent | None:

@@ -109,7 +109,7 @@ def _ignore(_: object) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Listener:
+class TaskListener:
     """Callbacks for the events of a task. They must not raise."""
 
     on_event: Callable[[StreamResponse], None] = _ignore
@@ -121,7 +121,7 @@ class Listener:
 async def converse(
     client: AgentClient,
     request: SendMessageRequest,
-    listener: Listener = Listener(),
+    listener: TaskListener = TaskListener(),
     *,
     pace: FollowPace,
     answered: TaskStatus | None = None,
@@ -170,7 +170,7 @@ async def converse(
 async def wait_until_settled(
     client: AgentClient,
     task_id: str,
-    listener: Listener = Listener(),
+    listener: TaskListener = TaskListener(),
     *,
     pace: FollowPace,
     answered: TaskStatus | None = None,
@@ -198,7 +198,7 @@ class _Following:
     def __init__(
         self,
         client: AgentClient,
-        listener: Listener,
+        listener: TaskListener,
         pace: FollowPace,
         answered: TaskStatus | None,
         pause: Pause,

@@ -26,7 +26,7 @@ from bridge.a2a.model.errors import A2AError
 from bridge.a2a.model.objects import AgentInterface, StreamResponse
 from bridge.a2a.model.operations import AnswerT, AnyOperation, RequestT, Streamed
 from bridge.a2a.wire.dialect import Dialect
-from bridge.a2a.wire.protobuf_schema import SERVICES, Method, Service
+from bridge.a2a.wire.protobuf_schema import SERVICES, Method, ProtobufService
 from bridge.a2a.wire.reading import ExchangeReading
 from bridge.errors import PeerError
 from bridge.http.client import PeerCredentials, RenewableCredentials, lacked_scopes
@@ -57,7 +57,9 @@ class GrpcTransport(ReadingTransport):
         super().__init__(interface, dialect, terms)
         self._channels = channels
         self._max_values = max_values
-        self._service: Service = next(service for service in SERVICES if service.version == dialect.version)
+        self._service: ProtobufService = next(
+            service for service in SERVICES if service.version == dialect.version
+        )
 
     def has(self, operation: AnyOperation) -> bool:
         return any(method.operation is operation for method in self._service.methods)

@@ -37,7 +37,7 @@ from bridge.a2a.wire.protobuf_schema import (
     STATUS,
     TENANTS,
     MessageTable,
-    Service,
+    ProtobufService,
 )
 from bridge.text.jsonvalues import DEFAULT_MAX_VALUES, JsonObject
 
@@ -327,7 +327,9 @@ def _full_name(package: str, name: str) -> str:
     return f"google.protobuf.{name}" if name in _WELL_KNOWN else f"{package}.{name}"
 
 
-def _file_of(table: MessageTable, services: tuple[Service, ...]) -> descriptor_pb2.FileDescriptorProto:
+def _file_of(
+    table: MessageTable, services: tuple[ProtobufService, ...]
+) -> descriptor_pb2.FileDescriptorProto:
     """The file of a table. The file's name tells it apart from files of the same package in other pools."""
     file = descriptor_pb2.FileDescriptorProto(
         name=f"mcp_a2a/{table.package}.proto", package=table.package, syntax="proto3"

@@ -33,11 +33,11 @@ from bridge.a2a.grpc.status import StatusWriter
 from bridge.a2a.model.errors import ANSWER_TOO_LARGE, METHOD_NOT_FOUND, UNAVAILABLE, A2AError
 from bridge.a2a.model.operations import GET_EXTENDED_AGENT_CARD, Streamed
 from bridge.a2a.server.admission import RequestAdmission
-from bridge.a2a.server.app import AgentServer, Answered, OperationRequest, activated, as_a2a
+from bridge.a2a.server.app import AdmittedAnswer, AgentServer, OperationRequest, activated, as_a2a
 from bridge.a2a.server.service import Stream
 from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.wire.dialect import ValueDialect
-from bridge.a2a.wire.protobuf_schema import HEALTH, SERVICES, TENANTS, Method, Service
+from bridge.a2a.wire.protobuf_schema import HEALTH, SERVICES, TENANTS, Method, ProtobufService
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.a2a.wire.versions import VERSIONS
 from bridge.errors import UsageError, echoed
@@ -168,7 +168,7 @@ class GrpcServer:
     async def serve(self, agents: ServedAgents) -> None:
         """Answer calls until `should_exit` is set. Answers that are being written then have a short time left."""
         async with anyio.create_task_group() as group:
-            calls = GrpcCalls(agents, self._settings, group)
+            calls = GrpcHandler(agents, self._settings, group)
             self._server.add_generic_rpc_handlers((calls,))
             if self._settings.reflection:
                 _add_reflection(self._server, calls.messages)
@@ -190,10 +190,10 @@ def _add_reflection(server: aio.Server, messages: ProtobufMessages) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Served:
+class _ServedMethod:
     """A method, with the converters of its messages."""
 
-    service: Service
+    service: ProtobufService
     method: Method
     request: ProtobufMessage
     answer: ProtobufMessage
@@ -206,7 +206,7 @@ class _Served:
         return "" if self.tenant is None else str(self.tenant.from_bytes(body).get("tenant", ""))
 
 
-class GrpcCalls:
+class GrpcHandler:
     """Finds the method of each call, and performs its operation: a `grpc.GenericRpcHandler`."""
 
     def __init__(self, agents: ServedAgents, settings: GrpcSettings, group: anyio.abc.TaskGroup) -> None:
@@ -228,10 +228,10 @@ class GrpcCalls:
         """The handler of a call's method; None for an unknown method, which gRPC answers with UNIMPLEMENTED."""
         return self._methods.get(handler_call_details.method)
 
-    def _served(self, service: Service, method: Method) -> _Served:
+    def _served(self, service: ProtobufService, method: Method) -> _ServedMethod:
         package = service.table.package
         number = self.messages.number_of("tenant", package, method.request)
-        return _Served(
+        return _ServedMethod(
             service,
             method,
             self.messages.find(package, method.request),
@@ -240,7 +240,7 @@ class GrpcCalls:
             None if number is None else self.messages.find(TENANTS.package, f"TenantAt{number}"),
         )
 
-    def _handler(self, served: _Served) -> Any:
+    def _handler(self, served: _ServedMethod) -> Any:
         async def respond(body: bytes, context: aio.ServicerContext[bytes, bytes]) -> bytes | None:
             call = _GrpcCall(self, served, body, context)
             self._group.start_soon(call.run)
@@ -335,7 +335,11 @@ class _GrpcCall:
     """One call of a method of A2A, on a task of its own."""
 
     def __init__(
-        self, calls: GrpcCalls, served: _Served, body: bytes, context: aio.ServicerContext[bytes, bytes]
+        self,
+        calls: GrpcHandler,
+        served: _ServedMethod,
+        body: bytes,
+        context: aio.ServicerContext[bytes, bytes],
     ) -> None:
         self._calls = calls
         self._served = served
@@ -390,7 +394,11 @@ class _GrpcCall:
                 raise error from exc
 
     async def _answer(
-        self, server: AgentServer, request: OperationRequest, caller: CallContext, result: Answered | Stream
+        self,
+        server: AgentServer,
+        request: OperationRequest,
+        caller: CallContext,
+        result: AdmittedAnswer | Stream,
     ) -> None:
         if isinstance(result, Stream):
             self._stream = result
@@ -411,7 +419,7 @@ class _GrpcCall:
                 if request.visit.hop is not None:
                     result.note_in(request.visit.hop)
 
-    def _bytes_of(self, server: AgentServer, answered: Answered) -> bytes:
+    def _bytes_of(self, server: AgentServer, answered: AdmittedAnswer) -> bytes:
         operation = self._served.method.operation
         value = self._served.dialect.answer(operation, answered.value)
         if not isinstance(value, dict):

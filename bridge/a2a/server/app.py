@@ -51,7 +51,7 @@ from bridge.a2a.model.timeline import TIMELINE_URI
 from bridge.a2a.server.admission import AdmissionControl, CallerChangedError, RequestAdmission
 from bridge.a2a.server.event_stream import EventStream, StreamTimers, is_disconnected
 from bridge.a2a.server.security import with_security
-from bridge.a2a.server.service import Service, Stream
+from bridge.a2a.server.service import AgentService, Stream
 from bridge.a2a.server.signed_cards import CardSigning, ShownCard, SignedCards
 from bridge.a2a.tasks.agent import Agent
 from bridge.a2a.tasks.callers import CallContext
@@ -131,7 +131,7 @@ class AgentServer:
     def __init__(
         self,
         agent: Agent,
-        service: Service,
+        service: AgentService,
         access: Access,
         address: FaceAddress,
         limits: AgentLimits,
@@ -364,7 +364,7 @@ class AgentServer:
         operation: AnyOperation,
         params: JsonValue,
         caller: CallContext,
-    ) -> Answered | Stream:
+    ) -> AdmittedAnswer | Stream:
         """Perform an operation after the whole request was read and its caller was admitted again.
 
         An operation that may start work passes the audit's gate before the work starts. Any other operation passes the
@@ -399,9 +399,9 @@ class AgentServer:
         operation: AnyOperation,
         params: JsonValue,
         caller: CallContext,
-    ) -> Answered | Stream:
+    ) -> AdmittedAnswer | Stream:
         if operation is GET_EXTENDED_AGENT_CARD and self._access.needs_token:
-            return Answered(self._extended_card(request, caller.principal), caller)
+            return AdmittedAnswer(self._extended_card(request, caller.principal), caller)
         self._service.require_served(operation)
         self._require_extensions(caller, dialect)
         operation_request = dialect.request_from(operation, dialect.identified(params, self._service.new_id))
@@ -422,13 +422,13 @@ class AgentServer:
         request.on_written = answer.written
         if request.visit.hop is not None:
             _note_answer(answer.value, request.visit.hop)
-        return Answered(answer.value, caller)
+        return AdmittedAnswer(answer.value, caller)
 
     def hidden_keys(self, caller: CallContext) -> frozenset[str]:
         """The keys of metadata that an answer to this caller does not have."""
         return self._service.hidden_keys(caller)
 
-    def _text(self, dialect: Dialect, operation: AnyOperation, answered: Answered) -> bytes:
+    def _text(self, dialect: Dialect, operation: AnyOperation, answered: AdmittedAnswer) -> bytes:
         """An answer as the JSON of a dialect. A card is not filtered: its metadata belongs to no extension."""
         assert isinstance(operation, Unary)
         text = dialect.result(operation, answered.value)
@@ -465,7 +465,7 @@ class AgentServer:
 
 
 @frozen
-class Answered:
+class AdmittedAnswer:
     """The answer of an operation, and the caller as it was admitted for it."""
 
     value: Model

@@ -117,7 +117,7 @@ class Stream:
         self._watcher.close()
 
 
-class Service:
+class AgentService:
     """One agent's operations."""
 
     def __init__(

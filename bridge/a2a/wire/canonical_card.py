@@ -45,7 +45,7 @@ class NotCanonicalError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Field:
+class _CardField:
     """A field of a message."""
 
     kind: Literal["value", "message", "messages", "map", "open"]
@@ -57,32 +57,32 @@ class _Field:
     is_required: bool = False
 
 
-def _required(default: JsonValue = "") -> _Field:
-    return _Field("value", default=default, is_required=True)
+def _required(default: JsonValue = "") -> _CardField:
+    return _CardField("value", default=default, is_required=True)
 
 
-def _several(of: str, *, is_required: bool = False) -> _Field:
-    return _Field("messages", of, [], is_required)
+def _several(of: str, *, is_required: bool = False) -> _CardField:
+    return _CardField("messages", of, [], is_required)
 
 
-_TEXT: Final = _Field("value", default="")
-_FLAG: Final = _Field("value", default=False)
-_TEXTS: Final = _Field("value", default=[])
-_OPTIONAL: Final = _Field("value")
-_SCOPES: Final = _Field("value", default={})
+_TEXT: Final = _CardField("value", default="")
+_FLAG: Final = _CardField("value", default=False)
+_TEXTS: Final = _CardField("value", default=[])
+_OPTIONAL: Final = _CardField("value")
+_SCOPES: Final = _CardField("value", default={})
 _REQUIRED_SCOPES: Final = _required({})
 _REQUIREMENTS: Final = _several("SecurityRequirement")
 
-_MESSAGES: Final[Mapping[str, Mapping[str, _Field]]] = {
+_MESSAGES: Final[Mapping[str, Mapping[str, _CardField]]] = {
     "AgentCard": {
         "name": _required(),
         "description": _required(),
         "supportedInterfaces": _several("AgentInterface", is_required=True),
-        "provider": _Field("message", "AgentProvider"),
+        "provider": _CardField("message", "AgentProvider"),
         "version": _required(),
         "documentationUrl": _OPTIONAL,
-        "capabilities": _Field("message", "AgentCapabilities"),
-        "securitySchemes": _Field("map", "SecurityScheme", {}),
+        "capabilities": _CardField("message", "AgentCapabilities"),
+        "securitySchemes": _CardField("map", "SecurityScheme", {}),
         "securityRequirements": _REQUIREMENTS,
         "defaultInputModes": _required([]),
         "defaultOutputModes": _required([]),
@@ -102,7 +102,7 @@ _MESSAGES: Final[Mapping[str, Mapping[str, _Field]]] = {
         "extensions": _several("AgentExtension"),
         "extendedAgentCard": _OPTIONAL,
     },
-    "AgentExtension": {"uri": _TEXT, "description": _TEXT, "required": _FLAG, "params": _Field("open")},
+    "AgentExtension": {"uri": _TEXT, "description": _TEXT, "required": _FLAG, "params": _CardField("open")},
     "AgentSkill": {
         "id": _required(),
         "name": _required(),
@@ -113,30 +113,30 @@ _MESSAGES: Final[Mapping[str, Mapping[str, _Field]]] = {
         "outputModes": _TEXTS,
         "securityRequirements": _REQUIREMENTS,
     },
-    "SecurityRequirement": {"schemes": _Field("map", "StringList", {})},
+    "SecurityRequirement": {"schemes": _CardField("map", "StringList", {})},
     "StringList": {"list": _TEXTS},
     "SecurityScheme": {
-        "apiKeySecurityScheme": _Field("message", "APIKeySecurityScheme"),
-        "httpAuthSecurityScheme": _Field("message", "HTTPAuthSecurityScheme"),
-        "oauth2SecurityScheme": _Field("message", "OAuth2SecurityScheme"),
-        "openIdConnectSecurityScheme": _Field("message", "OpenIdConnectSecurityScheme"),
-        "mtlsSecurityScheme": _Field("message", "MutualTlsSecurityScheme"),
+        "apiKeySecurityScheme": _CardField("message", "APIKeySecurityScheme"),
+        "httpAuthSecurityScheme": _CardField("message", "HTTPAuthSecurityScheme"),
+        "oauth2SecurityScheme": _CardField("message", "OAuth2SecurityScheme"),
+        "openIdConnectSecurityScheme": _CardField("message", "OpenIdConnectSecurityScheme"),
+        "mtlsSecurityScheme": _CardField("message", "MutualTlsSecurityScheme"),
     },
     "APIKeySecurityScheme": {"description": _TEXT, "location": _required(), "name": _required()},
     "HTTPAuthSecurityScheme": {"description": _TEXT, "scheme": _required(), "bearerFormat": _TEXT},
     "OAuth2SecurityScheme": {
         "description": _TEXT,
-        "flows": _Field("message", "OAuthFlows"),
+        "flows": _CardField("message", "OAuthFlows"),
         "oauth2MetadataUrl": _TEXT,
     },
     "OpenIdConnectSecurityScheme": {"description": _TEXT, "openIdConnectUrl": _required()},
     "MutualTlsSecurityScheme": {"description": _TEXT},
     "OAuthFlows": {
-        "authorizationCode": _Field("message", "AuthorizationCodeOAuthFlow"),
-        "clientCredentials": _Field("message", "ClientCredentialsOAuthFlow"),
-        "implicit": _Field("message", "ImplicitOAuthFlow"),
-        "password": _Field("message", "PasswordOAuthFlow"),
-        "deviceCode": _Field("message", "DeviceCodeOAuthFlow"),
+        "authorizationCode": _CardField("message", "AuthorizationCodeOAuthFlow"),
+        "clientCredentials": _CardField("message", "ClientCredentialsOAuthFlow"),
+        "implicit": _CardField("message", "ImplicitOAuthFlow"),
+        "password": _CardField("message", "PasswordOAuthFlow"),
+        "deviceCode": _CardField("message", "DeviceCodeOAuthFlow"),
     },
     "AuthorizationCodeOAuthFlow": {
         "authorizationUrl": _required(),
@@ -215,7 +215,7 @@ def outside(card: JsonObject, inside: JsonObject) -> Iterator[str]:
     yield from _outside(covered(card, CardForm.STRICT, literal=True), inside, "")
 
 
-def _message(value: JsonObject, fields: Mapping[str, _Field], *, literal: bool) -> JsonObject:
+def _message(value: JsonObject, fields: Mapping[str, _CardField], *, literal: bool) -> JsonObject:
     """A message without its absent fields, and without fields whose value means absent."""
     made: JsonObject = {
         name: item for name, item in value.items() if literal and name not in fields and item is not None
@@ -230,7 +230,7 @@ def _message(value: JsonObject, fields: Mapping[str, _Field], *, literal: bool) 
     return made
 
 
-def _value(value: JsonValue, field: _Field, *, literal: bool) -> JsonValue:
+def _value(value: JsonValue, field: _CardField, *, literal: bool) -> JsonValue:
     """The value of a field. A value of another kind is left unchanged, so that the reader of the card refuses it."""
 
     def inner(item: JsonValue) -> JsonValue:

@@ -186,7 +186,7 @@ def _key_for(signature: _ReadSignature, keys: Sequence[IssuerKey]) -> IssuerKey:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _CardReading:
     """A reading of a card, and its bytes."""
 
     form: CardForm
@@ -194,14 +194,14 @@ class _Reading:
     payload: str
 
 
-def _readings(card: JsonObject, wanted: CardForm) -> Iterator[_Reading]:
+def _readings(card: JsonObject, wanted: CardForm) -> Iterator[_CardReading]:
     for form, literal in _READINGS[wanted]:
         inside = covered(card, form, literal=literal)
-        yield _Reading(form, inside, base64url_encode(canonical_bytes(inside)).decode())
+        yield _CardReading(form, inside, base64url_encode(canonical_bytes(inside)).decode())
 
 
 def _proof(
-    card: JsonObject, signature: _ReadSignature, key: IssuerKey, readings: Sequence[_Reading]
+    card: JsonObject, signature: _ReadSignature, key: IssuerKey, readings: Sequence[_CardReading]
 ) -> CardProof:
     fitting = [reading for reading in readings if signature.form in (None, reading.form)]
     if not fitting:

@@ -42,7 +42,7 @@ class MessageTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class ProtobufService:
     """A service of A2A."""
 
     version: str
@@ -67,7 +67,7 @@ _STATES: Final = (
 )
 _EMPTY: Final = "Empty"
 
-SERVICE_1_0: Final = Service(
+SERVICE_1_0: Final = ProtobufService(
     "1.0",
     MessageTable(
         "lf.a2a.v1",
@@ -187,7 +187,7 @@ ListTaskPushNotificationConfigsResponse: 1 configs *TaskPushNotificationConfig; 
     ),
 )
 
-SERVICE_0_3: Final = Service(
+SERVICE_0_3: Final = ProtobufService(
     "0.3",
     MessageTable(
         "a2a.v1",

@@ -20,7 +20,7 @@ from bridge.a2a.client.follow import FollowPace, wait_until_settled
 from bridge.a2a.model.life import SETTLED
 from bridge.a2a.model.objects import Message, Part, SendMessageRequest, Task, TaskState, text_of_parts
 from bridge.agents_as_tools.mcp_requests.shared_servers import LISTS, SharedServer
-from bridge.agents_as_tools.mcp_requests.subscriptions import Listener, Sharing, Subscriptions
+from bridge.agents_as_tools.mcp_requests.subscriptions import AgentSubscriptions, Listener, Sharing
 from bridge.errors import BridgeError, PeerError, echoed
 from bridge.identity.callers.principals import Principal
 from bridge.identity.callers.resource_rights import may_lead_there, may_use
@@ -58,7 +58,7 @@ class AgentRequests:
     def __init__(
         self,
         sharing: Sharing,
-        subscriptions: Subscriptions,
+        subscriptions: AgentSubscriptions,
         *,
         is_own: Callable[[str, str], bool],
         is_example: Callable[[str], bool],

@@ -1,6 +1,6 @@
 """Subscriptions at agents to changes of what they share: one task at an agent for each server, for all clients.
 
-    Listener (a client) ──wants──▶ Subscriptions ──union──▶ FarSubscription ──▶ task of the agent
+    Listener (a client) ──wants──▶ AgentSubscriptions ──union──▶ FarSubscription ──▶ task of the agent
              ◀──tell── what it wants and may read ◀── the changes ──────────────┘
 
 An agent that is called in the names of callers has a task for each principal. A far subscription is replaced when its
@@ -90,7 +90,7 @@ class Sharing:
     options: Callable[[], FaceOptions]
 
 
-class Subscriptions:
+class AgentSubscriptions:
     """What the clients of one MCP server of the bridge listen to."""
 
     def __init__(self, sharing: Sharing) -> None:
@@ -130,7 +130,7 @@ class Subscriptions:
             far.part = part
             far.want(wanted[part.key])
 
-    def _parts_of(self, listener: Listener) -> Iterator[_Part]:
+    def _parts_of(self, listener: Listener) -> Iterator[_WantedChanges]:
         """What a listener wants of each server, in the server's own names."""
         shared = self._sharing.servers()
         for server in shared.servers:
@@ -148,7 +148,7 @@ class Subscriptions:
                 principal = listener.principal
                 name = principal.name if agent.is_called_on_behalf else ""
                 caller = Caller(principal.name, principal.token)
-                yield _Part(agent, server, name, caller, Subscription(frozenset(lists), tuple(uris)))
+                yield _WantedChanges(agent, server, name, caller, Subscription(frozenset(lists), tuple(uris)))
 
     async def obeyed(self, listener: Listener) -> Subscription:
         """What the agents will notify a listener of. An agent that has not answered in time counts as willing."""
@@ -173,7 +173,7 @@ class Subscriptions:
         self._listeners.discard(listener)
         self.reconcile()
 
-    def _deliver(self, part: _Part, notification: JsonObject) -> None:
+    def _deliver(self, part: _WantedChanges, notification: JsonObject) -> None:
         """Pass a notification of a server to the listeners that want it."""
         method, params = notification.get("method"), notification.get("params")
         uri = params.get("uri") if isinstance(params, dict) else None
@@ -189,7 +189,7 @@ class Subscriptions:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _WantedChanges:
     """What a listener wants of one server."""
 
     agent: RemoteAgent
@@ -209,7 +209,7 @@ class _Part:
 class Listener:
     """Implements `bridge.mcp.server.face.ChangeListener`."""
 
-    subscriptions: Subscriptions
+    subscriptions: AgentSubscriptions
     principal: Principal
     tell: Tell
     wanted: Subscription = field(default_factory=Subscription)
@@ -242,7 +242,10 @@ class FarSubscription:
     """The subscription of one principal, or of all, to one server."""
 
     def __init__(
-        self, part: _Part, deliver: Callable[[_Part, JsonObject], None], grace_seconds: float
+        self,
+        part: _WantedChanges,
+        deliver: Callable[[_WantedChanges, JsonObject], None],
+        grace_seconds: float,
     ) -> None:
         self.part = part
         """The server, and the caller for whom the bridge asks it."""

@@ -84,7 +84,7 @@ class _Fault(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _SavedFile:
     """What a client saves."""
 
     content: bytes
@@ -115,7 +115,7 @@ async def serve_link(
 
 async def _file(
     agent: ToolsAgent, links: ServedLinks, text: str, verb: str, visit: RequestAdmission
-) -> _File:
+) -> _SavedFile:
     principal = await visit.admit()
     if verb not in ("GET", "HEAD"):
         raise A2AError(METHOD_NOT_ALLOWED, "A link is read with GET", headers={"Allow": "GET, HEAD"})
@@ -183,7 +183,7 @@ async def _contents(
     raise _Fault(504, f"{upstream.name} gave no answer in {run.call_timeout_seconds:g} s")
 
 
-def _file_of(contents: list[JsonValue], link: ServedLink) -> _File:
+def _file_of(contents: list[JsonValue], link: ServedLink) -> _SavedFile:
     """The contents as one file: the text or the bytes, or else all contents as JSON."""
     only = contents[0] if len(contents) == 1 else None
     if isinstance(only, dict):
@@ -201,16 +201,16 @@ def _file_of(contents: list[JsonValue], link: ServedLink) -> _File:
     return _named(json.dumps(contents, ensure_ascii=False).encode(errors="replace"), link, "application/json")
 
 
-def _named(content: bytes, link: ServedLink, media_type: str) -> _File:
+def _named(content: bytes, link: ServedLink, media_type: str) -> _SavedFile:
     plain = media_type.partition(";")[0].strip().lower()
     is_inert = plain in _INERT or plain.startswith(("audio/", "video/"))
     name = safe_file_name(filename_in(link.uri) or "") or safe_file_name(link.name)
-    return _File(
+    return _SavedFile(
         content, name or named_by_type("resource", plain) or "resource", plain if is_inert else _BYTES
     )
 
 
-def _answer(found: _File, headers: Headers, *, is_head: bool) -> Response:
+def _answer(found: _SavedFile, headers: Headers, *, is_head: bool) -> Response:
     etag = f'"{hashlib.sha256(found.media_type.encode() + found.content).hexdigest()[:32]}"'
     ascii_name = found.name.encode("ascii", "replace").decode().replace("?", "_")
     said = {

@@ -198,10 +198,10 @@ class AgentCalling:
             raise
 
     async def _follow(self, agent: AgentClient, message: Message | None) -> None:
-        from bridge.a2a.client.follow import Listener, converse, wait_until_settled
+        from bridge.a2a.client.follow import TaskListener, converse, wait_until_settled
         from bridge.a2a.model.objects import SendMessageRequest
 
-        listener, pace = Listener(self._take), self._connection.pace
+        listener, pace = TaskListener(self._take), self._connection.pace
         if message is None or (self._state == "AUTH_REQUIRED" and await self._has_gone_on(agent)):
             assert self._task_id is not None
             await wait_until_settled(agent, self._task_id, listener, pace=pace, answered=self._answered)

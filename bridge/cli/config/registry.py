@@ -17,7 +17,7 @@ from bridge.errors import PeerError, UsageError, counted
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from bridge.config.registry_entry import Ask, Choice, Proposal, Question, RegistryEntry
+    from bridge.config.registry_entry import Ask, EntryChoice, EntryQuestion, Proposal, RegistryEntry
 
 REGISTRY: Final = "https://registry.modelcontextprotocol.io"
 """The official registry."""
@@ -102,7 +102,7 @@ async def _read(registry: str, name: str, version: str) -> JsonValue:
     raise PeerError(f"the registry at {redacted_url(registry)} has no {name}{of_version}")
 
 
-def _chosen(entry: RegistryEntry, pick: int | None) -> Choice:
+def _chosen(entry: RegistryEntry, pick: int | None) -> EntryChoice:
     """The package or remote server to take: the picked one, else the first that the bridge can use."""
     from bridge.cli import render
 
@@ -138,7 +138,7 @@ def _asking(answers: dict[str, list[str]]) -> Ask:
     """Answer from the options, which are used up; else ask the person at the terminal; else take the default."""
     from bridge.cli import render
 
-    def ask(question: Question) -> Sequence[str]:
+    def ask(question: EntryQuestion) -> Sequence[str]:
         if (given := answers.pop(question.key, None)) is not None:
             return given
         default = [] if question.default is None else [question.default]
@@ -166,7 +166,7 @@ def _require_outside(registry: str, proposal: Proposal) -> None:
 
 
 def _confirm(
-    entry: RegistryEntry, choice: Choice, proposal: Proposal, registry: str, *, is_confirmed: bool
+    entry: RegistryEntry, choice: EntryChoice, proposal: Proposal, registry: str, *, is_confirmed: bool
 ) -> None:
     from bridge.cli import render
     from bridge.config.toml_text import toml_value

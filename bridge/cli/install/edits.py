@@ -54,8 +54,8 @@ class _Draft:
     def ask_for(self, asked: JsonObject) -> None:
         self.text = edit.with_input(self.text, self.host.inputs_key, asked, comments=self.host.comments)
 
-    def _slot(self, name: str) -> edit.Slot:
-        return edit.Slot(self.host.servers_key, name, self.host.comments)
+    def _slot(self, name: str) -> edit.ServerPlace:
+        return edit.ServerPlace(self.host.servers_key, name, self.host.comments)
 
     def broken(self, exc: edit.BrokenFileError, pasted: JsonObject | None = None) -> UsageError:
         words = f"{self.file.path}: {exc}. Nothing was written"

@@ -22,7 +22,7 @@ def is_meant(options: Mapping[str, Any]) -> bool:
     return any(word.endswith(".toml") and "://" not in word for word in options["urls"])
 
 
-def served_from(options: Mapping[str, Any], host: Host) -> entry.Served:
+def served_from(options: Mapping[str, Any], host: Host) -> entry.ConfiguredServer:
     """The MCP server of the file that the host starts.
 
     Raises:
@@ -35,7 +35,7 @@ def served_from(options: Mapping[str, Any], host: Host) -> entry.Served:
     loaded = _loaded(options)
     if not host.from_shell:
         _require_no_variables(loaded, host)
-    served = entry.Served(str(loaded.path), _face(options, loaded))
+    served = entry.ConfiguredServer(str(loaded.path), _face(options, loaded))
     if "${" in served.file:
         raise UsageError("hosts read ${ in a path as a variable: move the file elsewhere")
     return served

@@ -134,7 +134,7 @@ _LISTEN_SECONDS: Final = 5.0
 
 
 @dataclass(slots=True)
-class _Attempts:
+class _ConnectionAttempts:
     """The attempts of a session to connect, which are counted from 1 on."""
 
     begun: int = 0
@@ -188,7 +188,7 @@ class Session:
         """Whether the server is down because it refuses the bridge's credentials."""
         self._is_over = False
         """Whether the caller's token or login is no longer valid, so that the session never connects again."""
-        self._attempts = _Attempts()
+        self._attempts = _ConnectionAttempts()
         self.on_hop: trace.OnHop | None = None
         """Called with each message once the server is up. Set this before the session is entered."""
         self._era = era

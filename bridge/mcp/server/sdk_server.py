@@ -21,7 +21,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from bridge.mcp.messages import TASKS_EXTENSION
 from bridge.mcp.server.face import ToolFace
 from bridge.mcp.server.requests import Context
-from bridge.mcp.server.subscriptions import Subscriptions
+from bridge.mcp.server.subscriptions import ListenStreams
 from bridge.mcp.server.task_requests import PARAMS
 
 InputSchemas = Callable[[str], Mapping[str, Any] | None]
@@ -32,7 +32,7 @@ _ResultT = TypeVar("_ResultT")
 
 
 def checked_server(
-    face: ToolFace, answers: ServerMiddleware[Any], listen: Subscriptions, input_schema: InputSchemas
+    face: ToolFace, answers: ServerMiddleware[Any], listen: ListenStreams, input_schema: InputSchemas
 ) -> Server[Any]:
     """The SDK's server with a face's description. Its middleware `answers` answers every request."""
     kind = _Server if face.tasks is None else _TaskServer

@@ -55,10 +55,10 @@ from bridge.mcp.server.requests import (
     without_null_token,
 )
 from bridge.mcp.server.sdk_server import checked_server, introduce
-from bridge.mcp.server.shared_requests import SHARED_METHODS, SharedRequests
+from bridge.mcp.server.shared_requests import SHARED_METHODS, RequestsToAgents
 from bridge.mcp.server.shared_sessions import SessionSharing, SharedSessions
 from bridge.mcp.server.stdio import stdio_streams
-from bridge.mcp.server.subscriptions import Subscriptions
+from bridge.mcp.server.subscriptions import ListenStreams
 from bridge.mcp.server.task_requests import TaskMethods
 from bridge.notices import Notify, ignore_notice
 from bridge.settings import RequestSettings, StreamSettings
@@ -103,8 +103,8 @@ class McpServer:
         self._hops = hops
         self._notify = notify
         self._limits = limits
-        self._listening = Subscriptions(face.tasks, face.requests, self._limits.streams.open)
-        self._shared = SharedRequests(face, self._limits.list_ttl_ms, self._is_for_one_principal)
+        self._listening = ListenStreams(face.tasks, face.requests, self._limits.streams.open)
+        self._shared = RequestsToAgents(face, self._limits.list_ttl_ms, self._is_for_one_principal)
         self._legacy: dict[ServerSession, Principal] = {}
         self._changed = anyio.Event()
         self._running = 0

@@ -62,7 +62,7 @@ _DECLARED_BY: Final[Mapping[str, str]] = {
 """The capabilities that a client declares for the questions of servers."""
 
 
-class SharedRequests:
+class RequestsToAgents:
     """Passes requests to the face's agents, for clients of both eras."""
 
     def __init__(self, face: ToolFace, list_ttl_ms: int, may_share: Callable[[], bool]) -> None:

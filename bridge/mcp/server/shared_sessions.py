@@ -38,9 +38,9 @@ from bridge.replicas.passed_requests import (
 from bridge.replicas.proofs import ProofPurpose, Proofs
 from bridge.replicas.relay import (
     BrokenRelayError,
-    Relay,
     RelayedAnswer,
     RelayedRequest,
+    ReplicaRelay,
     UnreachableReplicaError,
 )
 from bridge.replicas.replica_address import ReplicaAddress
@@ -94,7 +94,7 @@ class SessionSharing:
     seal: Seal
     proofs: Proofs
     hops: PassedHeaders
-    relay: Relay
+    relay: ReplicaRelay
     now_seconds: Callable[[], float] = time.time
     """The clock for handles, which are valid for days."""
 

@@ -80,7 +80,7 @@ class WaitingNotifications:
         self._by_subject.clear()
 
 
-class Subscriptions:
+class ListenStreams:
     """Serves the streams. Each call is a stream, until its client leaves or `close` ends all streams."""
 
     def __init__(self, tasks: TaskFace | None, requests: RequestFace | None, most_streams: int) -> None:

@@ -46,7 +46,7 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AnswerEntry:
     """An entry that notes that the answer to a message was written, if the message still belongs to this task."""
 
     owner: str
@@ -55,7 +55,7 @@ class Answered:
     answer: WrittenAnswer
 
 
-Entry: TypeAlias = "Change | Release | Answered"
+Entry: TypeAlias = "Change | Release | AnswerEntry"
 Outcome: TypeAlias = "Exception | None"
 MessageOf: TypeAlias = tuple[str, str]
 """An owner and a message id."""
@@ -158,7 +158,7 @@ class _Group:
     privates: dict[str, bytes] = field(default_factory=dict)
     webhooks: dict[WebhookKey, Webhook] = field(default_factory=dict)
     pushed: list[Change] = field(default_factory=list)
-    answers: dict[MessageOf, Answered] = field(default_factory=dict)
+    answers: dict[MessageOf, AnswerEntry] = field(default_factory=dict)
     counts: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
     weights: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
 
@@ -167,7 +167,7 @@ class _Group:
         if isinstance(entry, Release):
             self._release(entry)
             return None
-        if isinstance(entry, Answered):
+        if isinstance(entry, AnswerEntry):
             self.answers[entry.owner, entry.message_id] = entry
             return None
         if entry.task_id in self.refused:
@@ -284,8 +284,8 @@ async def _locked(
     *,
     in_doubt: bool,
 ) -> _Group:
-    changes = [entry for entry in entries if not isinstance(entry, (Release, Answered))]
-    task_ids = sorted({entry.task_id for entry in entries if not isinstance(entry, Answered)})
+    changes = [entry for entry in entries if not isinstance(entry, (Release, AnswerEntry))]
+    task_ids = sorted({entry.task_id for entry in entries if not isinstance(entry, AnswerEntry)})
     contexts = sorted({change.origin.context_id for change in changes if change.origin is not None})
     addressed = [change for change in changes if change.message is not None]
     owners = {change.task_id: change.origin.owner for change in changes if change.origin is not None}
@@ -418,7 +418,7 @@ def _message_rows(messages: Mapping[MessageOf, Change]) -> list[tuple[object, ..
     return rows
 
 
-def _answer_row(entry: Answered) -> tuple[object, ...]:
+def _answer_row(entry: AnswerEntry) -> tuple[object, ...]:
     answer = entry.answer
     return entry.owner, entry.message_id, entry.task_id, answer.age_ms, answer.at_ms, answer.is_repeatable
 

@@ -17,7 +17,7 @@ import anyio
 
 from bridge.errors import StoreError
 from bridge.store.postgres import reads
-from bridge.store.postgres.append import NOBODY, Answered, Release
+from bridge.store.postgres.append import NOBODY, AnswerEntry, Release
 from bridge.store.postgres.command_rows import ReplicaCommands
 from bridge.store.postgres.epochs import Epochs, HeartbeatResult
 from bridge.store.postgres.evictions import sweep
@@ -132,7 +132,7 @@ class PostgresReplicas:
     def note_answer(self, owner: str, message_id: str, task_id: str, answer: WrittenAnswer) -> None:
         """See `Replicas.note_answer`."""
         if self._writer is not None:
-            self._writer.note(Answered(owner, message_id, task_id, answer))
+            self._writer.note(AnswerEntry(owner, message_id, task_id, answer))
 
     def follow(self, task_id: str, seq: int, on_events: OnForeignEvents) -> Callable[[], None]:
         """See `Replicas.follow`."""

@@ -22,7 +22,7 @@ import psycopg
 
 from bridge.concurrency import Backoff
 from bridge.errors import StoreAwayError, StoreConflictError, StoreError
-from bridge.store.postgres.append import Answered, Entry, FencedError, Outcome, Release, append
+from bridge.store.postgres.append import AnswerEntry, Entry, FencedError, Outcome, Release, append
 from bridge.store.postgres.connections import (
     bounded,
     close,
@@ -81,7 +81,7 @@ class _SubmittedChange:
 class _Note:
     """An entry without an answer."""
 
-    entry: Release | Answered
+    entry: Release | AnswerEntry
     epoch: int
     size = 0
 
@@ -140,7 +140,7 @@ class GroupWriter:
         self._waiting_bytes += item.size
         self._queue(item)
 
-    def note(self, entry: Release | Answered) -> None:
+    def note(self, entry: Release | AnswerEntry) -> None:
         """Queue an entry without an answer, after the changes submitted before."""
         if not self._closing.is_set():
             self._queue(_Note(entry, self._epoch()))

@@ -93,7 +93,7 @@ _MAX_VALUE_WORDS: Final = 8
 """The most words of a number, a date, or a value of a list."""
 
 
-class TooManyStepsError(Exception):
+class TooAmbiguousError(Exception):
     """The templates are too ambiguous for a sentence."""
 
 
@@ -193,7 +193,7 @@ _ReadValue = Callable[[Sentence, int, int], _Value | None]
 """Reads the words from one place up to another as a value."""
 
 
-class Steps:
+class ReadingSteps:
     """Bounds the time for one message."""
 
     def __init__(self, most: int = _MAX_STEPS) -> None:
@@ -207,7 +207,7 @@ class Steps:
         """
         self._left -= number
         if self._left < 0:
-            raise TooManyStepsError("the sentence takes too many steps")
+            raise TooAmbiguousError("the sentence takes too many steps")
 
 
 class Phrase:
@@ -220,7 +220,7 @@ class Phrase:
             step = (by, *_reader_of(by, tool)) if isinstance(by, Slot) else by
             self._from.setdefault(start, []).append((after, step))
 
-    def reading_of(self, sentence: Sentence, steps: Steps) -> Reading | None:
+    def reading_of(self, sentence: Sentence, steps: ReadingSteps) -> Reading | None:
         """What a sentence means by this phrase; None if it does not fit.
 
         Raises:

@@ -26,9 +26,9 @@ from bridge.translate.language.phrases import (
     MAX_SENTENCE_WORDS,
     Phrase,
     Reading,
+    ReadingSteps,
     Sentence,
-    Steps,
-    TooManyStepsError,
+    TooAmbiguousError,
     is_sayable,
     sentence_of,
     starts_as_path,
@@ -166,14 +166,14 @@ class PhraseBook:
 
     def find(self, text: str, *, own_only: bool = False) -> Understood | Doubtful | None:
         """The call that a text means; None if it fits no skill. With `own_only`, only the operator's phrases count."""
-        steps = Steps()
+        steps = ReadingSteps()
         try:
             for plain in dict.fromkeys((_without_polite_words(text), text)):
                 sentence = sentence_of(plain)
                 fits = [] if sentence is None else [*self._fits(sentence, steps, own_only=own_only)]
                 if fits:
                     return self._meaning(fits)
-        except TooManyStepsError:
+        except TooAmbiguousError:
             return Doubtful(())
         return None
 
@@ -232,7 +232,7 @@ class PhraseBook:
             return Doubtful(skill_ids)
         return Understood(best.skill_id, best.reading.arguments, best.said)
 
-    def _fits(self, sentence: Sentence, steps: Steps, *, own_only: bool) -> Iterator[_Fit]:
+    def _fits(self, sentence: Sentence, steps: ReadingSteps, *, own_only: bool) -> Iterator[_Fit]:
         for skill_id, said, phrase in self._phrases:
             if own_only and said.origin != "phrase":
                 continue
@@ -287,7 +287,7 @@ class PhraseBook:
                 rest = Sentence(sentence.text, rest.words[1:])
             if len(rest.words) > 1 and not _is_name(rest, taking, is_read_only=words.is_read_only):
                 return replace(not_taken, is_clear=False)
-        return Phrase(_only_value(taking), words.tool).reading_of(rest, Steps()) or not_taken
+        return Phrase(_only_value(taking), words.tool).reading_of(rest, ReadingSteps()) or not_taken
 
 
 def _is_doubtful(value: str) -> bool:

@@ -23,8 +23,8 @@ from bridge.a2a.client.agent_card import FoundCard, fetch_card
 from bridge.a2a.client.agent_client import AgentClient
 from bridge.a2a.client.bindings import AgentRefusedError
 from bridge.a2a.client.follow import (
-    Listener,
     OutcomeUnknownError,
+    TaskListener,
     TaskLostError,
     converse,
     wait_until_settled,
@@ -112,8 +112,8 @@ class Ear:
         self._moved = anyio.Event()
 
     @property
-    def listener(self) -> Listener:
-        return Listener(self._hear, self.tasks.append)
+    def listener(self) -> TaskListener:
+        return TaskListener(self._hear, self.tasks.append)
 
     def _hear(self, event: StreamResponse) -> None:
         self.events.append(event)

@@ -33,7 +33,7 @@ from bridge.a2a.model.objects import (
     TaskState,
 )
 from bridge.errors import PeerError
-from bridge.remotes.grpc_calls import GrpcCalls
+from bridge.remotes.grpc_calls import GrpcTransports
 from tests.support.grpc_driver import served_over_grpc
 from tests.support.limits import client_options
 from tests.support.running import config_for, raw_command, running
@@ -66,8 +66,8 @@ async def port() -> AsyncIterator[int]:
 
 
 @pytest.fixture(scope="module")
-async def calls() -> AsyncIterator[GrpcCalls]:
-    async with GrpcCalls() as calls:
+async def calls() -> AsyncIterator[GrpcTransports]:
+    async with GrpcTransports() as calls:
         yield calls
 
 
@@ -77,7 +77,9 @@ async def http() -> AsyncIterator[httpx2.AsyncClient]:
         yield http
 
 
-def client_of(http: httpx2.AsyncClient, calls: GrpcCalls, found: FoundCard, **options: Any) -> AgentClient:
+def client_of(
+    http: httpx2.AsyncClient, calls: GrpcTransports, found: FoundCard, **options: Any
+) -> AgentClient:
     return AgentClient(http, found, replace(client_options(**options), grpc=calls.transports))
 
 
@@ -89,7 +91,7 @@ def saying(skill: str, **arguments: Any) -> SendMessageRequest:
 @pytest.mark.proves("a2a-10-called")
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_a_message_is_answered_and_its_task_is_read(
-    http: httpx2.AsyncClient, calls: GrpcCalls, port: int, version: str
+    http: httpx2.AsyncClient, calls: GrpcTransports, port: int, version: str
 ) -> None:
     agent = client_of(http, calls, found_at(f"127.0.0.1:{port}", version))
     task = await agent.send(saying("add", a=2, b=3))
@@ -101,7 +103,7 @@ async def test_a_message_is_answered_and_its_task_is_read(
 @pytest.mark.proves("a2a-10-called")
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_a_stream_ends_with_the_task(
-    http: httpx2.AsyncClient, calls: GrpcCalls, port: int, version: str
+    http: httpx2.AsyncClient, calls: GrpcTransports, port: int, version: str
 ) -> None:
     agent = client_of(http, calls, found_at(f"127.0.0.1:{port}", version))
     async with aclosing(agent.stream(saying("add", a=2, b=3))) as stream:
@@ -115,7 +117,7 @@ async def test_a_stream_ends_with_the_task(
 @pytest.mark.proves("a2a-10-called")
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_an_unknown_task_is_the_error_of_a2a(
-    http: httpx2.AsyncClient, calls: GrpcCalls, port: int, version: str
+    http: httpx2.AsyncClient, calls: GrpcTransports, port: int, version: str
 ) -> None:
     agent = client_of(http, calls, found_at(f"127.0.0.1:{port}", version))
     for call in (agent.get, agent.cancel):
@@ -125,7 +127,7 @@ async def test_an_unknown_task_is_the_error_of_a2a(
 
 
 @pytest.mark.proves("a2a-10-called")
-async def test_tasks_are_listed(http: httpx2.AsyncClient, calls: GrpcCalls, port: int) -> None:
+async def test_tasks_are_listed(http: httpx2.AsyncClient, calls: GrpcTransports, port: int) -> None:
     agent = client_of(http, calls, found_at(f"127.0.0.1:{port}"))
     task = await agent.send(saying("add", a=2, b=3))
     assert isinstance(task, Task)
@@ -133,7 +135,9 @@ async def test_tasks_are_listed(http: httpx2.AsyncClient, calls: GrpcCalls, port
     assert task.id in [listed.id for listed in page.tasks]
 
 
-async def test_a_port_without_a_server_is_not_reached(http: httpx2.AsyncClient, calls: GrpcCalls) -> None:
+async def test_a_port_without_a_server_is_not_reached(
+    http: httpx2.AsyncClient, calls: GrpcTransports
+) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         agent = client_of(http, calls, found_at(f"127.0.0.1:{taken.getsockname()[1]}"))
@@ -141,7 +145,7 @@ async def test_a_port_without_a_server_is_not_reached(http: httpx2.AsyncClient, 
             await agent.get("t")
 
 
-async def test_a_web_server_is_no_grpc_server(http: httpx2.AsyncClient, calls: GrpcCalls) -> None:
+async def test_a_web_server_is_no_grpc_server(http: httpx2.AsyncClient, calls: GrpcTransports) -> None:
     async def answer(stream: anyio.abc.SocketStream) -> None:
         async with stream:
             await stream.receive()
@@ -167,7 +171,7 @@ async def test_a_web_server_is_no_grpc_server(http: httpx2.AsyncClient, calls: G
     ],
 )
 async def test_a_status_says_what_became_of_a_request(
-    http: httpx2.AsyncClient, calls: GrpcCalls, code: grpc.StatusCode, raised: type[PeerError]
+    http: httpx2.AsyncClient, calls: GrpcTransports, code: grpc.StatusCode, raised: type[PeerError]
 ) -> None:
     class Refusing(grpc.GenericRpcHandler):
         def service(self, _: Any) -> Any:
@@ -191,7 +195,7 @@ async def test_a_status_says_what_became_of_a_request(
 
 
 async def test_a_public_name_that_leads_to_a_private_address_is_not_called(
-    http: httpx2.AsyncClient, calls: GrpcCalls, port: int
+    http: httpx2.AsyncClient, calls: GrpcTransports, port: int
 ) -> None:
     async def resolve(host: str, at: int) -> list[str]:
         return ["127.0.0.1"]

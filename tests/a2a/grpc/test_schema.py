@@ -11,7 +11,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from bridge.a2a.grpc.messages import ProtobufMessages
-from bridge.a2a.wire.protobuf_schema import SERVICE_0_3, SERVICE_1_0, Service
+from bridge.a2a.wire.protobuf_schema import SERVICE_0_3, SERVICE_1_0, ProtobufService
 
 OFFICIAL = ((SERVICE_1_0, a2a_pb2), (SERVICE_0_3, a2a_v0_3_pb2))
 
@@ -49,7 +49,7 @@ def messages_of(file: FileDescriptorProto) -> dict[str, Any]:
 
 @pytest.mark.proves("a2a-10.1-grpc")
 @pytest.mark.parametrize(("service", "official"), OFFICIAL, ids=["1.0", "0.3"])
-def test_every_message_has_the_fields_of_the_official_file(service: Service, official: Any) -> None:
+def test_every_message_has_the_fields_of_the_official_file(service: ProtobufService, official: Any) -> None:
     ours = file_of(
         ProtobufMessages().pool.FindFileByName(f"mcp_a2a/{service.table.package}.proto").serialized_pb
     )
@@ -63,7 +63,9 @@ def test_every_message_has_the_fields_of_the_official_file(service: Service, off
 
 @pytest.mark.proves("a2a-10.1-grpc")
 @pytest.mark.parametrize(("service", "official"), OFFICIAL, ids=["1.0", "0.3"])
-def test_every_enumeration_and_method_is_that_of_the_official_file(service: Service, official: Any) -> None:
+def test_every_enumeration_and_method_is_that_of_the_official_file(
+    service: ProtobufService, official: Any
+) -> None:
     ours = file_of(
         ProtobufMessages().pool.FindFileByName(f"mcp_a2a/{service.table.package}.proto").serialized_pb
     )

@@ -17,7 +17,7 @@ from bridge.a2a.layers.operators import Operators
 from bridge.a2a.model.errors import FORBIDDEN, TASK_NOT_FOUND
 from bridge.a2a.model.objects import ListTasksRequest, Task, TaskState
 from bridge.a2a.server.app import AgentServer
-from bridge.a2a.server.service import Service
+from bridge.a2a.server.service import AgentService
 from bridge.a2a.tasks.agent import Job
 from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.tasks.engine import Engine
@@ -137,7 +137,7 @@ async def gated() -> AsyncIterator[Gated]:
         engine = await stack.enter_async_context(engine_of(work))
         server = AgentServer(
             Scripted(work),
-            Service(engine, ExtensionFilter({}), PROFILE.requests.parts),
+            AgentService(engine, ExtensionFilter({}), PROFILE.requests.parts),
             access,
             FaceAddress(),
             agent_limits(),

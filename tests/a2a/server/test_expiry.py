@@ -10,7 +10,7 @@ import pytest
 
 from bridge.a2a.model.objects import TaskState
 from bridge.a2a.server.app import AgentServer
-from bridge.a2a.server.service import Service
+from bridge.a2a.server.service import AgentService
 from bridge.a2a.tasks.agent import Job
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.http.request_checks import FaceAddress
@@ -43,7 +43,7 @@ async def test_a_stream_of_an_agent_ends_with_the_token_and_its_task_goes_on(kin
 
     async with engine_of(work) as engine, httpx2.AsyncClient(timeout=30) as client:
         access = expiring(-1)
-        service = Service(engine, ExtensionFilter({}), PROFILE.requests.parts)
+        service = AgentService(engine, ExtensionFilter({}), PROFILE.requests.parts)
         server = AgentServer(
             Scripted(work),
             service,

@@ -19,7 +19,7 @@ import pytest
 from bridge.a2a.model.errors import INVALID_PARAMS, A2AError
 from bridge.a2a.model.objects import ListTasksRequest, TaskState
 from bridge.a2a.server.app import AgentServer
-from bridge.a2a.server.service import Service
+from bridge.a2a.server.service import AgentService
 from bridge.a2a.tasks.agent import Job
 from bridge.a2a.tasks.callers import CallContext
 from bridge.a2a.wire.extensions import ExtensionFilter
@@ -437,7 +437,7 @@ async def test_each_principal_of_a_verifier_has_its_own_tasks(
     async with engine_of(work) as engine:
         server = AgentServer(
             Scripted(work),
-            Service(engine, ExtensionFilter({}), PROFILE.requests.parts),
+            AgentService(engine, ExtensionFilter({}), PROFILE.requests.parts),
             access,
             FaceAddress(),
             agent_limits(),

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import rfc8785
 
-from bridge.config.registry_entry import Choice, Question, entry_from, proposed
+from bridge.config.registry_entry import EntryChoice, EntryQuestion, entry_from, proposed
 from bridge.errors import PeerError, UsageError
 from tests.cli.config.test_init import answered
 from tests.support.command import run_here
@@ -204,7 +204,7 @@ def test_the_options_belong_to_a_registry(tmp_path: Path) -> None:
 # What an entry becomes
 
 
-def choices(*packages: Json, remotes: tuple[Json, ...] = ()) -> tuple[Choice, ...]:
+def choices(*packages: Json, remotes: tuple[Json, ...] = ()) -> tuple[EntryChoice, ...]:
     return entry_from(entry(*packages, remotes=remotes), NAME).choices
 
 
@@ -212,7 +212,7 @@ def keys(package: Json, **answers: str) -> Json:
     (choice,) = choices(package) if "registryType" in package else choices(remotes=(package,))
     assert not choice.obstacle
 
-    def ask(question: Question) -> list[str]:
+    def ask(question: EntryQuestion) -> list[str]:
         given = answers.get(question.key, question.default)
         return [] if given is None else [given]
 
