@@ -63,7 +63,7 @@ def test_a_file_of_a_windows_editor_has_its_bytes_again_once_the_server_is_out(t
     path = tmp_path / "mcp.json"
     before = b'\xef\xbb\xbf{\r\n  "mcpServers": {\r\n    "a": {"command": "x"}\r\n  }\r\n}\r\n'
     path.write_bytes(before)
-    slot = edit.Slot("mcpServers", "ours")
+    slot = edit.ServerPlace("mcpServers", "ours")
     file = files.read(path)
     files.write(file, edit.with_server(file.text, slot, {"command": "y"}), NOW)
     between = path.read_bytes()

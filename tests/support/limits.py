@@ -13,7 +13,7 @@ from bridge.a2a.client.transports import Deadlines
 from bridge.a2a.server.app import AgentLimits
 from bridge.a2a.tasks.intake import EngineLimits
 from bridge.agents_as_tools.options import FaceOptions
-from bridge.assembly import offered_server
+from bridge.assembly import remote_agents
 from bridge.config.tables.profile import load_profile
 from bridge.mcp.client.transports.stdio import ChildPace, StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget
@@ -68,12 +68,12 @@ def client_options(extensions: tuple[str, ...] = (), **said: Any) -> ClientOptio
 
 def deadlines(**said: Any) -> Deadlines:
     """Of an agent."""
-    return replace(offered_server.deadlines(PROFILE.agents), **said)
+    return replace(remote_agents.deadlines(PROFILE.agents), **said)
 
 
 def card_bounds(**said: Any) -> FreshnessBounds:
     """Of a card or a catalog."""
-    return replace(offered_server.card_bounds(PROFILE.agents), **said)
+    return replace(remote_agents.card_bounds(PROFILE.agents), **said)
 
 
 def tool_rules(**said: Any) -> ToolRules:
