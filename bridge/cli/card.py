@@ -250,9 +250,9 @@ class AgentConnection:
         """
         from bridge.a2a.client.agent_client import AgentClient
         from bridge.a2a.client.credentials import CredentialsMissingError
-        from bridge.remotes.grpc_calls import GrpcCalls
+        from bridge.remotes.grpc_calls import GrpcTransports
 
-        async with self.client() as http, GrpcCalls() as calls:
+        async with self.client() as http, GrpcTransports() as calls:
             if on_response is not None:
                 http.event_hooks = {"response": [on_response, *http.event_hooks["response"]]}
             try:

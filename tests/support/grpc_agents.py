@@ -14,7 +14,7 @@ from grpc import aio
 
 from bridge.a2a.grpc.server import GrpcServer, GrpcSettings
 from bridge.a2a.server.app import AgentServer
-from bridge.a2a.server.service import Service
+from bridge.a2a.server.service import AgentService
 from bridge.a2a.tasks.agent import Job
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.a2a.wire.versions import VERSIONS
@@ -49,7 +49,7 @@ async def scripted_over_grpc(script: Callable[[Job], Awaitable[None]]) -> AsyncI
         GrpcServer(settings) as server,
         anyio.create_task_group() as group,
     ):
-        service = Service(engine, ExtensionFilter({}), PROFILE.requests.parts)
+        service = AgentService(engine, ExtensionFilter({}), PROFILE.requests.parts)
         agent = AgentServer(
             Scripted(script), service, Access(()), FaceAddress(), agent_limits(), versions=VERSIONS
         )

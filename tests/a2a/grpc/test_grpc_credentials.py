@@ -31,7 +31,7 @@ from bridge.http.client import PeerCredentials, RenewableCredentials
 from bridge.http.tls import PeerTls, TlsFiles
 from bridge.identity.callers.principals import Principal
 from bridge.identity.callers.verifiers import Credential, Scheme
-from bridge.remotes.grpc_calls import GrpcCalls
+from bridge.remotes.grpc_calls import GrpcTransports
 from tests.a2a.grpc.test_grpc_client import CARD, found_at, saying
 from tests.support.certificates import Authority
 from tests.support.grpc_agents import methods_over_grpc, relay_to
@@ -48,7 +48,7 @@ Call = Callable[..., AbstractAsyncContextManager[AgentClient]]
 
 @asynccontextmanager
 async def client_at(found: FoundCard, **options: Any) -> AsyncIterator[AgentClient]:
-    async with httpx2.AsyncClient() as http, GrpcCalls() as calls:
+    async with httpx2.AsyncClient() as http, GrpcTransports() as calls:
         yield AgentClient(http, found, replace(client_options(**options), grpc=calls.transports))
 
 
@@ -161,7 +161,7 @@ async def test_a_refused_call_is_made_once_more_with_other_credentials(
     source = Renewing()
     async with (
         methods_over_grpc({"GetTask": grpc.unary_unary_rpc_method_handler(answer)}) as port,
-        GrpcCalls() as calls,
+        GrpcTransports() as calls,
     ):
         [(interface, dialect)] = interfaces_of(found_at(f"http://127.0.0.1:{port}").card, grpc=True)
         terms = TransportOptions(
@@ -228,7 +228,7 @@ async def test_certificates_of_both_sides_are_checked_and_exchanged(tmp_path: Pa
         running(config_for(raw_command(), store="memory:", credentials=[of_alice])) as served,
         served_over_grpc(served.bridge.whole, tls=tls) as server,
         httpx2.AsyncClient() as http,
-        GrpcCalls() as calls,
+        GrpcTransports() as calls,
     ):
         url = f"https://localhost:{server.port}"
 

@@ -16,8 +16,8 @@ from grpc import aio
 
 from bridge.a2a.client.agent_client import AgentClient
 from bridge.a2a.client.follow import (
-    Listener,
     OutcomeUnknownError,
+    TaskListener,
     TaskLostError,
     converse,
     wait_until_settled,
@@ -25,7 +25,7 @@ from bridge.a2a.client.follow import (
 from bridge.a2a.client.http import NotReachedError, UnansweredError
 from bridge.a2a.model.objects import Message, StreamResponse, Task, TaskState
 from bridge.a2a.tasks.agent import Job
-from bridge.remotes.grpc_calls import GrpcCalls
+from bridge.remotes.grpc_calls import GrpcTransports
 from tests.a2a.client.test_follow import PACE, chunk, saying, texts, without_history
 from tests.support.agents import found_at, give, say
 from tests.support.grpc_agents import PATIENCE_SECONDS, methods_over_grpc, relay_to, scripted_over_grpc
@@ -49,8 +49,8 @@ class Follower:
     moved: anyio.Event = field(default_factory=anyio.Event)
 
     @property
-    def listener(self) -> Listener:
-        return Listener(self._hear, self.tasks.append)
+    def listener(self) -> TaskListener:
+        return TaskListener(self._hear, self.tasks.append)
 
     def _hear(self, event: StreamResponse) -> None:
         self.events.append(event)
@@ -72,7 +72,7 @@ class Follower:
 
 @pytest.fixture
 async def follow() -> AsyncIterator[Callable[..., Follower]]:
-    async with httpx2.AsyncClient() as http, GrpcCalls() as calls:
+    async with httpx2.AsyncClient() as http, GrpcTransports() as calls:
 
         def follower(port: int, version: str = "1.0", more: Any = (), **options: Any) -> Follower:
             def note(direction: str, text: str) -> None:
