@@ -203,7 +203,7 @@ _set_private: Final = _SLOTS["__pydantic_private__"].__set__
 """Set what a frozen model consists of. `object.__setattr__` does the same, and looks each of them up first."""
 
 
-class _Word(StrEnum):
+class _WireWord(StrEnum):
     """A set of words of the wire. pydantic writes each as the text that it is; else it asks Python for its value."""
 
     @classmethod
@@ -213,7 +213,7 @@ class _Word(StrEnum):
         return schema
 
 
-class TaskState(_Word):
+class TaskState(_WireWord):
     """Section 4.1.3. UNSPECIFIED is left out: no valid task is in that state."""
 
     SUBMITTED = "TASK_STATE_SUBMITTED"
@@ -231,7 +231,7 @@ class TaskState(_Word):
         return self.value.removeprefix("TASK_STATE_").lower()
 
 
-class Role(_Word):
+class Role(_WireWord):
     """Section 4.1.5."""
 
     USER = "ROLE_USER"

@@ -47,7 +47,7 @@ _LOST: Final = (
 class _Kept:
     """A message of a stream."""
 
-    stream: _Stream
+    stream: _SessionStream
     number: int
     message: JSONRPCMessage
     size_bytes: int
@@ -59,7 +59,7 @@ class _Kept:
 
 
 @dataclass(eq=False, slots=True)
-class _Stream:
+class _SessionStream:
     """A stream of a session: that of one request, or the stream for notifications."""
 
     session: SessionMessages
@@ -108,8 +108,8 @@ class SessionMessages(EventStore):
         self._all = all_kept
         self._kept: dict[_Kept, None] = {}
         self._bytes = 0
-        self._streams: dict[str, _Stream] = {}
-        self._by_number: dict[int, _Stream] = {}
+        self._streams: dict[str, _SessionStream] = {}
+        self._by_number: dict[int, _SessionStream] = {}
         self._begun = 0
 
     async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
@@ -163,7 +163,7 @@ class SessionMessages(EventStore):
         self._bytes -= kept.size_bytes
         self._all.remove(kept)
 
-    def _begin(self, name: str) -> _Stream:
+    def _begin(self, name: str) -> _SessionStream:
         """A new stream. The oldest stream that has ended is forgotten if there are too many."""
         if (known := self._streams.get(name)) is not None:
             self._forget(known)
@@ -172,11 +172,11 @@ class SessionMessages(EventStore):
             if ended is not None:
                 self._forget(ended)
         self._begun += 1
-        stream = _Stream(self, name, self._begun)
+        stream = _SessionStream(self, name, self._begun)
         self._streams[name] = self._by_number[self._begun] = stream
         return stream
 
-    def _forget(self, stream: _Stream) -> None:
+    def _forget(self, stream: _SessionStream) -> None:
         for kept in tuple(stream.kept.values()):
             self.drop(kept)
         del self._streams[stream.name], self._by_number[stream.number]
