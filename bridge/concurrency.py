@@ -32,13 +32,13 @@ _CHANCE: Final = Random()  # noqa: S311 - no secret is made from it
 class Signal:
     """An event that recurs: each `notify` wakes the tasks that wait at that moment.
 
-    Usually no task waits, so an `anyio.Event` exists only while a task does.
+    Usually no task waits, so an event exists only while a task does.
     """
 
     __slots__ = ("_next",)
 
     def __init__(self) -> None:
-        self._next: anyio.Event | None = None
+        self._next: asyncio.Event | None = None
 
     def notify(self) -> None:
         """Wake the tasks that wait."""
@@ -47,10 +47,10 @@ class Signal:
             self._next = None
 
     @property
-    def next(self) -> anyio.Event:
+    def next(self) -> asyncio.Event:
         """The event that the next `notify` sets. Take it before you read the state that may change."""
         if self._next is None:
-            self._next = anyio.Event()
+            self._next = asyncio.Event()
         return self._next
 
     async def wait(self) -> None:
@@ -275,17 +275,22 @@ async def _slot_of(
         limiter.release_on_behalf_of(borrower)
 
 
-@asynccontextmanager
-async def one_at_a_time(busy: dict[KeyT, Signal], key: KeyT) -> AsyncIterator[None]:
+class one_at_a_time(Generic[KeyT]):
     """Wait while another task holds the same key; then hold it while the context is open."""
-    while (other := busy.get(key)) is not None:
-        await other.wait()
-    busy[key] = done = Signal()
-    try:
-        yield
-    finally:
-        del busy[key]
-        done.notify()
+
+    __slots__ = ("_busy", "_key")
+
+    def __init__(self, busy: dict[KeyT, Signal], key: KeyT) -> None:
+        self._busy = busy
+        self._key = key
+
+    async def __aenter__(self) -> None:
+        while (other := self._busy.get(self._key)) is not None:
+            await other.wait()
+        self._busy[self._key] = Signal()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._busy.pop(self._key).notify()
 
 
 @dataclass(slots=True)

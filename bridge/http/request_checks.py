@@ -11,6 +11,7 @@ import ipaddress
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -95,18 +96,19 @@ class FaceAddress:
         return f"{scheme}://{host}{prefix}{outer}"
 
     def _is_own_host(self, host: str) -> bool:
-        name = host_name(host)
-        # An IP address cannot be rebound by DNS.
-        return name in self._names() or is_ip_address(name)
+        return _is_own_name(host_name(host), self.hosts, self.public_url)
 
     def _is_own_origin(self, origin: str, host: str) -> bool:
         return origin.partition("://")[2] == host or (
             self.public_url is not None and origin == "://".join(urlsplit(self.public_url)[:2])
         )
 
-    def _names(self) -> frozenset[str]:
-        public = urlsplit(self.public_url).hostname if self.public_url else None
-        return self.hosts | {"localhost"} | ({public} if public else set())
+
+@lru_cache(maxsize=64)
+def _is_own_name(name: str, hosts: frozenset[str], public_url: str | None) -> bool:
+    public = urlsplit(public_url).hostname if public_url else None
+    # An IP address cannot be rebound by DNS.
+    return name in hosts or name in {"localhost", public} or is_ip_address(name)
 
 
 _SITE_BITS: Final = 64

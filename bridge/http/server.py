@@ -102,17 +102,20 @@ class _RequestRefusedError(Exception):
 
 
 class _AnswerWrites:
-    """The transport of one answer. It sends the head together with the bytes that follow in the same turn of the loop,
-    so that a short answer is one segment and one system call."""
+    """The transport of one answer. It sends the head together with the body if the head declares one, and else with the
+    bytes that follow in the same turn of the loop. So a short answer is one segment and one system call."""
 
     __slots__ = (
         "_has_begun",
+        "_has_body",
         "_head",
         "_transport",
     )
 
-    def __init__(self, transport: asyncio.Transport) -> None:
+    def __init__(self, transport: asyncio.Transport, *, has_body: bool) -> None:
+        """`has_body` is whether a declared body follows the head; it does not in the answer to HEAD."""
         self._transport = transport
+        self._has_body = has_body
         self._head: bytes | None = None
         self._has_begun = False
 
@@ -120,7 +123,8 @@ class _AnswerWrites:
         """Write a piece of the answer. The first piece is its head."""
         if not self._has_begun:
             self._has_begun, self._head = True, data
-            asyncio.get_running_loop().call_soon(self._flush)
+            if not (self._has_body and b"\r\ncontent-length: " in data):
+                asyncio.get_running_loop().call_soon(self._flush)
         elif (head := self._head) is not None:
             self._head = None
             self._transport.write(head + data)
@@ -321,7 +325,8 @@ class BoundedProtocol(HttpToolsProtocol):
         if not self._connections.enters(self):
             raise _RequestRefusedError(RequestRefusal.FULL)
         super().on_headers_complete()
-        self.cycle.transport = _AnswerWrites(self.transport)  # type: ignore[assignment] # all that a cycle calls
+        writes = _AnswerWrites(self.transport, has_body=self.scope["method"] != "HEAD")
+        self.cycle.transport = writes  # type: ignore[assignment] # all that a cycle calls
         self._awaits_head = False
         self._head_bytes = self._unsent_bytes = 0
         self.headers = []  # collects the trailers, which are no headers of the request (RFC 9110 section 6.5.1)

@@ -212,6 +212,8 @@ class _WireWord(StrEnum):
         schema["serialization"] = simple_ser_schema("str")  # type: ignore[index]  # a union of typed dictionaries
         return schema
 
+    __hash__ = str.__hash__
+
 
 class TaskState(_WireWord):
     """Section 4.1.3. UNSPECIFIED is left out: no valid task is in that state."""

@@ -472,6 +472,9 @@ class AdmittedAnswer:
     caller: CallContext
 
 
+_NO_QUERY: Final = QueryParams()
+
+
 class OperationRequest:
     """A request for an operation, in any binding."""
 
@@ -496,7 +499,7 @@ class _Request(OperationRequest):
     def __init__(self, scope: Scope, receive: Receive, headers: Headers, visit: RequestAdmission) -> None:
         super().__init__(scope, headers, visit)
         self.receive = receive
-        self.query = QueryParams(scope["query_string"])
+        self.query = QueryParams(query) if (query := scope["query_string"]) else _NO_QUERY
         self.verb: str = scope["method"]
         self.path: str = scope["path"].removeprefix(scope.get("root_path", ""))
 

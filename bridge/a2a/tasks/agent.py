@@ -7,6 +7,7 @@ If a call is still open when the work asks, the work cannot return; it listens f
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -58,7 +59,7 @@ class Commit:
 
     async def _wait(self) -> None:
         if not self._done:
-            settled = anyio.Event()
+            settled = asyncio.Event()
             self._callbacks.append(settled.set)
             await settled.wait()
         if self._error is not None:

@@ -10,6 +10,7 @@ principals that a new plan leaves out. Then it revokes the deleted logins at the
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -304,7 +305,7 @@ async def _revoke_all(login_config: LoginConfig, deleted: Sequence[tuple[LoginKe
 class _Look:
     login: Login | None
     at: float
-    until: anyio.Event
+    until: asyncio.Event
     """Set when this process writes a login."""
 
 

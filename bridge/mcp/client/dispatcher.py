@@ -380,18 +380,15 @@ class Wire(JSONRPCDispatcher):
         for on_news in tuple(self._news.get(request_id, ())):
             on_news(method, params)
 
-    @contextmanager
-    def progress_to(self, listener: OnProgress | None) -> Iterator[JsonObject]:
-        """Yield the `_meta` that asks for progress. Reports go to `listener` while this is open."""
-        if listener is None:
-            yield {}
-            return
+    def progress_to(self, listener: OnProgress) -> str:
+        """A new progress token. Reports with it go to `listener`, until `end_progress`."""
         token = f"p{next(self._tokens)}"
         self._progress[token] = listener
-        try:
-            yield {"progressToken": token}
-        finally:
-            del self._progress[token]
+        return token
+
+    def end_progress(self, token: str) -> None:
+        """Pass on no more reports with a token."""
+        del self._progress[token]
 
     @contextmanager
     def news_to(self, request_id: int | None, on_news: OnNews) -> Iterator[None]:

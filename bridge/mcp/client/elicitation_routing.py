@@ -60,7 +60,7 @@ def elicitation_in(request: JsonValue) -> JsonObject:
 
 
 @dataclass(eq=False)
-class _OpenCall:
+class OpenCall:
     asker: Asker | None
     as_task: bool = False
     """Whether the server makes a task of the call. The questions of a task have to name the task."""
@@ -77,27 +77,27 @@ class ElicitationRouter:
         self.name = name
         self._attribution_seconds = attribution_seconds
         self._on_question = on_question
-        self._calls: set[_OpenCall] = set()
+        self._calls: set[OpenCall] = set()
         self._ended = Signal()
         """Signalled when a call ends."""
-        self._tasks: dict[str, _OpenCall] = {}
+        self._tasks: dict[str, OpenCall] = {}
 
-    @contextmanager
-    def of_call(self, asker: Asker | None, *, as_task: bool = False) -> Iterator[None]:
-        """Register a call while this is open. Without an asker, its questions are answered with `cancel`."""
-        call = _OpenCall(asker, as_task)
+    def begin(self, asker: Asker | None, *, as_task: bool = False) -> OpenCall:
+        """Register a call, until `end`. Without an asker, its questions are answered with `cancel`."""
+        call = OpenCall(asker, as_task)
         self._calls.add(call)
-        try:
-            yield
-        finally:
-            self._calls.discard(call)
-            self._ended.notify()
-            _drop_questions(call)
+        return call
+
+    def end(self, call: OpenCall) -> None:
+        """Drop a call that has ended, and its questions."""
+        self._calls.discard(call)
+        self._ended.notify()
+        _drop_questions(call)
 
     @contextmanager
     def of_task(self, task_id: str, asker: Asker) -> Iterator[None]:
         """Pass the questions that name this task to the asker, while this is open."""
-        call = self._tasks[task_id] = _OpenCall(asker)
+        call = self._tasks[task_id] = OpenCall(asker)
         try:
             yield
         finally:
@@ -137,7 +137,7 @@ class ElicitationRouter:
             await anyio.sleep_forever()  # pending until the connection ends
         return _as_answer_to(params, result)
 
-    async def _asking_call(self) -> _OpenCall:
+    async def _asking_call(self) -> OpenCall:
         """The call of a question that names no call.
 
         Raises:
@@ -162,7 +162,7 @@ class ElicitationRouter:
                 call.asker.miss_question(len(calls))
         raise MCPError(INTERNAL_ERROR, _UNATTRIBUTED.format(len(calls)))
 
-    def _under_way(self, calls: Sequence[_OpenCall]) -> Iterator[_OpenCall]:
+    def _under_way(self, calls: Sequence[OpenCall]) -> Iterator[OpenCall]:
         return (call for call in calls if call in self._calls)
 
 
@@ -178,6 +178,6 @@ def _as_answer_to(params: Mapping[str, Any], result: dict[str, Any]) -> dict[str
     return result if related is None else {**result, "_meta": {RELATED_TASK: related}}
 
 
-def _drop_questions(call: _OpenCall) -> None:
+def _drop_questions(call: OpenCall) -> None:
     for scope in tuple(call.asked):
         scope.cancel()

@@ -268,19 +268,21 @@ class ServerConnection:
         if tool.runs_only_as_task and self.takes_calls_as_tasks:
             params["task"] = {"ttl": call.task_ttl_ms}
         headers = mcp_param_headers(tool.header_names, call.arguments)
-        with (
-            self.questions.of_call(asker, as_task="task" in params),
-            self.wire.progress_to(heard if on_progress else None) as progress_meta,
-        ):
-            stamped = {**call.meta, **progress_meta, **meta}
-            try:
-                if tool.stands_for is not None:
-                    return await self._stood_for(tool.stands_for, call, rounds, stamped)
-                return await self.request("tools/call", params, name=tool.name, headers=headers, meta=stamped)
-            except NotTakenError as exc:
-                if has_begun:
-                    raise ServerLostError(f"{exc}; the call had begun") from exc
-                raise
+        token = self.wire.progress_to(heard) if on_progress else None
+        asking = self.questions.begin(asker, as_task="task" in params)
+        stamped = {**call.meta, **({"progressToken": token} if token else {}), **meta}
+        try:
+            if tool.stands_for is not None:
+                return await self._stood_for(tool.stands_for, call, rounds, stamped)
+            return await self.request("tools/call", params, name=tool.name, headers=headers, meta=stamped)
+        except NotTakenError as exc:
+            if has_begun:
+                raise ServerLostError(f"{exc}; the call had begun") from exc
+            raise
+        finally:
+            if token:
+                self.wire.end_progress(token)
+            self.questions.end(asking)
 
     async def _stood_for(
         self, stand_in: StandIn, call: ToolCall, rounds: JsonObject, meta: JsonObject

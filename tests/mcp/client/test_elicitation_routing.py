@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -35,6 +35,16 @@ class Named:
         self.missed = calls
 
 
+@contextmanager
+def calling(questions: ElicitationRouter, asker: Named, *, as_task: bool = False) -> Iterator[None]:
+    """Let a call run while this is open."""
+    call = questions.begin(asker, as_task=as_task)
+    try:
+        yield
+    finally:
+        questions.end(call)
+
+
 @pytest.mark.proves("mcp-serial")
 @pytest.mark.parametrize(
     ("plain", "as_tasks", "answers"),
@@ -56,7 +66,7 @@ async def test_a_question_goes_to_the_only_call_that_can_have_asked_it(
     asked = {name: Named(name) for name in (*plain, *as_tasks)}
     with ExitStack() as calls:
         for name, one in asked.items():
-            calls.enter_context(questions.of_call(one, as_task=name in as_tasks))
+            calls.enter_context(calling(questions, one, as_task=name in as_tasks))
         if answers is not None:
             answer = await questions.answer(QUESTION, lambda: False)
             assert answer == {"action": "accept", "content": {"name": answers}}
@@ -78,9 +88,9 @@ async def test_a_question_of_several_calls_waits_until_only_one_call_runs() -> N
     async def ask() -> None:
         answers.append(await questions.answer(QUESTION, lambda: False))
 
-    with fail_after(5), questions.of_call(last):
+    with fail_after(5), calling(questions, last):
         async with create_task_group() as group:
-            with questions.of_call(first):
+            with calling(questions, first):
                 group.start_soon(ask)
                 await wait_all_tasks_blocked()
                 assert not answers
@@ -92,6 +102,6 @@ async def test_a_question_of_several_calls_waits_until_only_one_call_runs() -> N
 @pytest.mark.parametrize("mode", ["voice", "", None, 1, {}], ids=repr)
 async def test_a_question_of_a_mode_that_was_not_declared_is_refused(mode: Any) -> None:
     questions = ElicitationRouter("tools", 1, lambda: None)
-    with questions.of_call(Named("one")), pytest.raises(MCPError) as refused:
+    with calling(questions, Named("one")), pytest.raises(MCPError) as refused:
         await questions.answer({**QUESTION, "mode": mode}, lambda: False)
     assert refused.value.code == -32602

@@ -38,7 +38,7 @@ class OutputPipe:
     def __init__(self) -> None:
         self._chunks: deque[bytes] = deque()
         self._pipe: asyncio.ReadTransport | None = None
-        self._arrived = anyio.Event()
+        self._arrived = asyncio.Event()
         self._ended = False
 
     def opened(self, pipe: asyncio.ReadTransport) -> None:
@@ -66,7 +66,7 @@ class OutputPipe:
         while not self._chunks:
             if self._ended:
                 raise anyio.EndOfStream
-            self._arrived = anyio.Event()
+            self._arrived = asyncio.Event()
             await self._arrived.wait()
         chunk = self._chunks.popleft()
         if len(self._chunks) < _CHUNKS_AHEAD and self._pipe is not None:
