@@ -56,7 +56,9 @@ card's examples begin with sentences that the agent understands.
 | `(one\\|other)` | one of them; `[one\\|other]` may be absent, too |
 | `{name}` | the value of the argument `name` |
 | `{name:word}` | one word, or a text in quotation marks; in a list, each text |
-| `{name:path}` | one word with a slash, a dot or a tilde, or a text in quotation marks |
+| `{name:path}` | one word with a slash, a dot or a tilde that is no URL, or a text in quotation marks |
+| `{name:file}` | a path whose last part has an ending as in `a.txt`, or a text in quotation marks |
+| `{name:folder}` | a path whose last part has no ending as in `/data`, or a text in quotation marks |
 | `{name:time}` | a time of day as in `14:30`, or a text in quotation marks |
 | `{name=value}` | no words: the argument has this value |
 
@@ -72,6 +74,8 @@ a mark at its end do not count, "what's" is "what is", and quotation marks keep 
   Ada, then book a seat". Quotation marks make it a value: `greet "Ada, then Bob"`. The agent knows such words of
   thirteen languages.
 - A value stands for something else, or only describes it: "forget it", "delete the entities that are old".
+- A value without quotation marks is no likely name: "greet Ada in French", "book a seat to Lisbon 12 May", "greet my
+  friend", "greet Ada #urgent". This does not count for arguments that take any text, such as `message` or `query`.
 - Words after the skill's name fit none of its arguments: "swatch FF8800", because `swatch` requires no argument.
 - A required argument is missing. The agent asks for it in words, and keeps what it understood.
 - The text has several lines, over 1,000 characters or over 100 words. Lines that begin with `For context:` or
@@ -156,11 +160,13 @@ With three rounds it called tools that nobody had asked for, and then said that 
 
 The bridge offers no sampling to tool servers, with or without a model: MCP has deprecated it (SEP-2577).
 
-## What agents make of 260 sentences
+## What agents make of 340 sentences
 
 The sentences stand in `tests/language/sentences.toml`. The first hundred were written from the tool lists alone,
-before the rules. The last sixty were written later, from the tool lists alone again: before the rules learned from
-them, 30 were right, 29 asked, and 1 was wrong. *Right* means that the agent did what the sentence says (ran the tool,
+before the rules. Sixty were written later, from the tool lists alone again: before the rules learned from
+them, 30 were right, 29 asked, and 1 was wrong. The last eighty are from 333 sentences that were written to attack the
+rules. At first, 67 of the 333 ran with a value that was not meant, such as the name "Ada in French"; none of them does
+now. *Right* means that the agent did what the sentence says (ran the tool,
 asked for a yes, or asked); *asked* means that it asked although the sentence is clear; *wrong* means that it ran
 another call, or asked for a yes to another call.
 

@@ -47,7 +47,8 @@ NOTES: Final = {
 ROUNDS: Final = {
     "from the tool lists": slice(100),
     "with knowledge of the phrases": slice(100, 200),
-    "from the tool lists again": slice(200, None),
+    "from the tool lists again": slice(200, 260),
+    "attacks on the values": slice(260, None),
 }
 """The sentences of the file, in the order in which they were written."""
 KEYS: Final = ("skillId", "skill_id", "skill", "toolName", "tool")

@@ -13,11 +13,11 @@ from tests.language.agents import ROUNDS, agent, decided, outcome_of, read, sent
 SERVERS = ("filesystem", "memory", "fetch", "git", "time", "everything", "demo", "notes")
 
 
-def test_there_are_260_sentences_of_which_65_must_ask() -> None:
+def test_there_are_340_sentences_of_which_105_must_ask() -> None:
     texts = {(sentence["server"], sentence["text"]) for sentence in sentences()}
 
-    assert len(texts) == 260
-    assert sum("ask" in sentence for sentence in sentences()) == 65
+    assert len(texts) == 340
+    assert sum("ask" in sentence for sentence in sentences()) == 105
 
 
 @pytest.mark.parametrize("sentence", sentences(), ids=lambda one: f"{one['server']}: {one['text']}")

@@ -34,10 +34,14 @@ COSTLY = [
         ("do (a]", "`]` has no partner"),
         ("do (a|) x", "a phrase has no empty choices"),
         ("do {a", "`{` has no partner"),
-        ("do {}", "`{}` is not {name}, {name:word}, {name:path}, {name:time} or {name=value}"),
+        (
+            "do {}",
+            "`{}` is not {name}, {name:word}, {name:path}, {name:file}, {name:folder}, {name:time} or {name=value}",
+        ),
         (
             "do {a:number}",
-            "`{a:number}` is not {name}, {name:word}, {name:path}, {name:time} or {name=value}",
+            "`{a:number}` is not {name}, {name:word}, {name:path}, {name:file}, {name:folder}, {name:time} or"
+            " {name=value}",
         ),
         ("x " * 251, "a phrase has at most 500 characters"),
         ("[a]" * 160, "a phrase has too many words and brackets"),

@@ -11,7 +11,8 @@ from typing import Final
 
 _OTHERWISE_WORDS: Final = (
     # English
-    "no not never none neither nor cannot without except excluding instead rather stop cancel abort undo",
+    "no not never none neither nor hardly barely scarcely cannot without except excluding instead rather",
+    "stop cancel abort undo",
     "if unless when whenever only but until till while before after once otherwise whether provided later tomorrow",
     # German, Dutch
     "nicht kein keine keinen keinem keiner nie niemals ohne außer statt wenn falls sobald aber sondern bevor nachdem",
@@ -66,7 +67,7 @@ _DOUBTFUL: Final = re.compile(
     )
     + r"|[,;:.!?\u2026](?=\s)|[\u3002\uff01\uff1f\uff0c\uff1b\u3001\u060c\u061b\u061f]"
     r"|[\"\u201c\u201d\u201e\u00ab\u00bb]"
-    r"|&&|\|\||(?<=\s)[&+|\u2013\u2014-](?=\s)|[\x00-\x1f\x7f\u2028\u2029\u202a-\u202e\u2066-\u2069]",
+    r"|&&|\|\||(?<=\s)[&+|\u2013\u2014-](?=\s)|[\x00-\x1f\x7f\xad\u200b\u2028-\u202e\u2060-\u2069\ufeff]",
     re.IGNORECASE,
 )
 _NO_DIRECT_VALUE: Final = frozenset(
@@ -106,6 +107,57 @@ _CLAUSE: Final = re.compile(
 Ada", "greet Ada twice"."""
 
 
+_ADJUNCT_WORDS: Final = (
+    "about across after against although as assuming at because before by during every for from given hence in inside",
+    "into like near on onto over per regarding since so than that though through throughout to toward towards under",
+    "upon using via where which while whilst who whom whose with within",
+    "auf bei für mit um wegen weil avec chez pendant pour con para por porque con per",
+)
+_DAY_WORDS: Final = "monday tuesday wednesday thursday friday saturday sunday weekday weekend noon midnight"
+_POINTING_WORDS: Final = (
+    "it him her them me us you my your his their its our myself yourself himself herself itself ourselves yourselves",
+    "themselves mine yours whoever whomever anyone anybody everyone everybody someone somebody no-one nothing nobody",
+    "all each both some any several",
+)
+_COUNT_WORDS: Final = "two three four five six seven eight nine ten eleven twelve"
+_NO_NAME: Final = re.compile(
+    rf"(?:^|(?<=\s))(?:{_choices(*_ADJUNCT_WORDS)})(?=$|\s)"
+    rf"|(?<=\s)(?:{_choices(_DAY_WORDS)})(?=$|\s)"
+    rf"|^(?:{_choices(*_POINTING_WORDS)})(?=$|\s)|^the (?:same|other)(?=$|\s)|^(?-i:home)$"
+    rf"|^(?:(?-i:{_choices(_COUNT_WORDS)})|\d+)\s"
+    r"|(?<=\s)\d+(?=\s)|(?<=\s)\d[^\s.]*[^\d\s.][^\s.]*(?=$|\s)"
+    r"|(?<=\s)(?-i:[a-z]+ly)$|['\u2019]s\s(?-i:[a-z])"
+    r"|(?:^|(?<=\s))['\u2018`]|\*\*|(?<=\s)(?:--?\w|[#@<({\[$\u20ac\u00a3\u00a5]|[^\w\s]+(?=$|\s))",
+    re.IGNORECASE,
+)
+"""Words and marks that are more likely about the request than a part of a name: "Ada in French", "Lisbon 12 May", "my
+friend", "two people", "Ada loudly", "Ada's email", "Ada #urgent"."""
+_PARTICLES: Final = frozenset(
+    (
+        *(
+            "of",
+            "the",
+            "de",
+            "la",
+            "le",
+            "les",
+            "du",
+            "des",
+            "del",
+            "della",
+            "di",
+            "da",
+            "do",
+            "dos",
+            "das",
+            "van",
+        ),
+        *("von", "der", "den", "ter", "zu", "zum", "zur", "bin", "ibn", "ben", "al", "el", "am", "an", "im"),
+    )
+)
+"""Words in lower case that stand inside names: "Ludwig van Beethoven"."""
+
+
 def is_link(word: str) -> bool:
     """Whether a word links what stands before it with a value: it is no part of the value."""
     return word in _LINK_WORDS
@@ -123,3 +175,16 @@ def is_doubtful(value: str) -> bool:
     if _CLAUSE.match(value) is not None or value.casefold() in _NO_DIRECT_VALUE:
         return True
     return _DOUBTFUL.search(value) is not None
+
+
+def is_no_name(value: str) -> bool:
+    """Whether a value without quotation marks is probably no name, but holds words about the request, or describes or
+    points at what is meant. For arguments that take any text, such words are a part of the text."""
+    if _NO_NAME.search(value) is not None:
+        return True
+    first, *others = value.split()
+    # "Ada three times", "/data two levels deep"
+    is_written_as_name = first[0].isupper() or "/" in first
+    return is_written_as_name and any(
+        word[0].islower() and word not in _PARTICLES and "." not in word for word in others
+    )

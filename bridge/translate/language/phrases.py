@@ -82,8 +82,10 @@ _SHAPES: Final[Mapping[str, re.Pattern[str]]] = {
 _THE: Final = "the"
 """The article alone is no value."""
 _WORD_SHAPES: Final[Mapping[str, re.Pattern[str]]] = {
-    "path": re.compile(r"\S*[/\\.~]\S*"),
-    "time": re.compile(r"\d{1,2}:\d\d(:\d\d)?"),
+    "path": re.compile(r"(?!\w+://)\S*[/\\.~]\S*"),
+    "file": re.compile(r"(?!\w+://)[^\s*]*[^/\\\s*]\.[^/\\.\s*]+"),
+    "folder": re.compile(r"(?!\w+://)([^\s*]*[/\\~]|([^\s*]*[/\\])?\.\.?|[^\s*]*[/\\]\.?[^/\\.\s*]+)"),
+    "time": re.compile(r"([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d)?"),
 }
 """The shape of a word that a template asks for, as in `{name:path}`. A text in quotation marks has any shape."""
 _TRUE_AND_FALSE: Final[Mapping[str, bool]] = {
@@ -130,8 +132,8 @@ class Reading:
     arguments: JsonObject
     cost: int
     """The number of words in values. The fewer, the more of the sentence is words of the template."""
-    free: tuple[str, ...] = ()
-    """The values that are texts without quotation marks, as they stand in the sentence."""
+    free: tuple[tuple[str, str], ...] = ()
+    """The arguments that are texts without quotation marks, with their values as they stand in the sentence."""
     is_clear: bool = True
     """Whether no other reading of the same cost has other arguments."""
 
@@ -265,7 +267,7 @@ def _steps(
 
 
 def _with(reading: Reading, slot: Slot, value: _Value, cost: int) -> Reading:
-    free = reading.free if value.free is None else (*reading.free, value.free)
+    free = reading.free if value.free is None else (*reading.free, (slot.name, value.free))
     arguments = {**reading.arguments, slot.name: value.value}
     return Reading(arguments, reading.cost + cost, free, reading.is_clear)
 

@@ -21,7 +21,7 @@ from bridge.mcp.tools import Tool
 from bridge.text.jsonvalues import JsonObject, is_same
 from bridge.translate.arguments import properties_of, required_of, resolved_properties
 from bridge.translate.examples import PLAIN, example_of
-from bridge.translate.language.doubtful_words import is_doubtful, is_link
+from bridge.translate.language.doubtful_words import is_doubtful, is_link, is_no_name
 from bridge.translate.language.phrases import (
     MAX_SENTENCE_WORDS,
     Phrase,
@@ -76,7 +76,22 @@ _PLACES: Final = frozenset(
     )
 )
 """Words in the names of properties that hold a place."""
+_TEXTS: Final = (
+    "body comment content contents description goal idea input instruction instructions keyword keywords line lines",
+    "message note notes observation phrase prompt q query question reason request search sentence statement subject",
+    "summary task term terms text thought title topic word words",
+)
+_TEXT_WORDS: Final = frozenset(" ".join(_TEXTS).split())
+"""Words in the names of properties that hold any text. The value of another property is a name."""
+_STATES: Final = (
+    "is are was were isn't aren't wasn't does doesn't did didn't has had means works fails",
+    "tool tools skill skills command function usage options",
+)
+_STATE_WORDS: Final = frozenset(" ".join(_STATES).split())
+"""Words after a skill's name that begin a sentence about the skill: "greet is broken", "greet tool"."""
 _NAME_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[^\W\d_A-Z]+|[A-Z][^\W\d_A-Z]*|\d+")
+_HAS_MARKS: Final = re.compile(r"[>~#|*=]")
+"""Marks of quoted, struck out or otherwise marked text. A sentence that begins with such a mark names no skill."""
 _MAX_NAME_WORDS: Final = 12
 _MAX_EXAMPLES: Final = 2
 """The most example sentences of one skill."""
@@ -228,7 +243,11 @@ class PhraseBook:
         )
         # "search nodes in the graph" means the tool search_nodes, and no nodes that are called "nodes".
         own = _words_of_name(best.skill_id)
-        if not is_clear or any(_is_doubtful(value) or value.casefold() in own for value in best.reading.free):
+        text_into = self._skills[best.skill_id].text_into
+        for name, value in best.reading.free:
+            takes_text = name == text_into or not _TEXT_WORDS.isdisjoint(_words_of_name(name))
+            is_clear &= value.casefold() not in own and not _is_doubtful(value, takes_text=takes_text)
+        if not is_clear:
             return Doubtful(skill_ids)
         return Understood(best.skill_id, best.reading.arguments, best.said)
 
@@ -249,6 +268,8 @@ class PhraseBook:
                 break
             if word.quoted is None and (word.text not in _ARTICLES or not spelled):
                 written = sentence.text[word.start : word.end]
+                if not spelled and _HAS_MARKS.search(written):
+                    return
                 spelled += [(piece, number) for piece in _words_of_name(written)]
             elif word.quoted is not None:
                 spelled.append(("", number))
@@ -276,11 +297,15 @@ class PhraseBook:
         rest = Sentence(sentence.text, sentence.words[start:])
         said = rest.between(0, len(rest.words))
         # Words that no property takes are not dropped: the client is asked, for the required values if there are any.
-        not_taken = Reading({}, MAX_SENTENCE_WORDS + 1, (said,), bool(required_of(words.tool.input_schema)))
+        not_taken = Reading(
+            {}, MAX_SENTENCE_WORDS + 1, (("", said),), bool(required_of(words.tool.input_schema))
+        )
         taking = words.text_into or _one_required(words.tool)
         if taking is None:
             return not_taken
         if rest.words[0].quoted is None:
+            if rest.words[0].text in _STATE_WORDS or rest.words[0].text.startswith("-"):
+                return replace(not_taken, is_clear=False)
             if is_link(rest.words[0].text):
                 if not words.is_read_only or not _is_linked(rest, taking):
                     return replace(not_taken, is_clear=False)
@@ -290,8 +315,8 @@ class PhraseBook:
         return Phrase(_only_value(taking), words.tool).reading_of(rest, ReadingSteps()) or not_taken
 
 
-def _is_doubtful(value: str) -> bool:
-    return any(is_doubtful(item) for item in value.split(" \n "))
+def _is_doubtful(value: str, *, takes_text: bool) -> bool:
+    return any(is_doubtful(item) or (not takes_text and is_no_name(item)) for item in value.split(" \n "))
 
 
 def phrase_faults(texts: Iterable[str], tool: Tool) -> Iterator[str]:

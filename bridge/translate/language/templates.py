@@ -4,7 +4,8 @@
 
 - `[words]` may be absent, and of `(one|other)` one is there
 - `{name}` is the value of an argument: its schema says whether it is a number, a date, one of a list, or any text
-- `{name:word}` is one word, or a text in quotation marks; `{name:path}` and `{name:time}` are such words of this shape
+- `{name:word}` is one word, or a text in quotation marks; `{name:path}`, `{name:file}`, `{name:folder}` and
+  `{name:time}` are such words of this shape
 - `{name=value}` takes no words, and gives the argument this value
 
 A template becomes a graph without loops whose edges take words, so that the time to match it is bounded.
@@ -35,7 +36,7 @@ SHORT_IS: Final = re.compile(
 )
 """A word with a short "is" behind it: "what's" is "what is"."""
 _OPENING: Final = {")": "(", "]": "["}
-_SLOT: Final = re.compile(r"([^:=\s]+)(?::(word|path|time)|=(.*))?")
+_SLOT: Final = re.compile(r"([^:=\s]+)(?::(word|path|file|folder|time)|=(.*))?")
 MARKS: Final = ",;:.!?\u2026\u3002\uff01\uff1f\u060c\u061f"
 """The marks at the end of a word that do not count."""
 
@@ -44,12 +45,15 @@ class TemplateError(ValueError):
     """A template is not written in the language of phrases."""
 
 
+Shape = Literal["word", "path", "file", "folder", "time"]
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
     """An argument in a template."""
 
     name: str
-    shape: Literal["word", "path", "time"] | None = None
+    shape: Shape | None = None
     """The shape of the value, if it is one word, or a text in quotation marks."""
     value: str | None = None
     """The value that the argument has in this phrase, whatever the sentence says."""
@@ -168,9 +172,10 @@ class _TemplateReader:
             slot = _SLOT.fullmatch(token[1].strip())
             if slot is None:
                 raise TemplateError(
-                    f"`{token[0]}` is not {{name}}, {{name:word}}, {{name:path}}, {{name:time}} or {{name=value}}"
+                    f"`{token[0]}` is not {{name}}, {{name:word}}, {{name:path}}, {{name:file}}, {{name:folder}},"
+                    " {name:time} or {name=value}"
                 )
-            return Slot(slot[1], cast(Literal["word", "path", "time"] | None, slot[2]), slot[3])
+            return Slot(slot[1], cast(Shape | None, slot[2]), slot[3])
         if token[3] is None:
             raise TemplateError(f"`{token[0]}` has no partner")
         return compared(token[3].rstrip(MARKS)) or None
