@@ -410,6 +410,7 @@ def _forwarding(name: str, table: AgentsAsAgentTable, loaded: LoadedConfig) -> P
         store=_store(name, loaded),
         card_name=table.name,
         card_description=table.description,
+        public=table.public,
         overrides={
             pattern: SkillOverride(**{key: getattr(skill, key) for key in skill.model_fields_set})
             for pattern, skill in table.skills.items()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
 
 from bridge.a2a.client.agent_card import FoundCard
@@ -318,6 +319,16 @@ async def test_the_card_says_nothing_of_the_agent_behind(tmp_path: Path) -> None
                 with pytest.raises(PeerRefused, match="not known here"):
                     await client.send(request("ask"))
             assert len(agent.seen.said) == 1
+
+
+async def test_a_public_agent_is_found_without_configuration(tmp_path: Path) -> None:
+    async with foreign_agent() as agent, forwarding(tmp_path, {"far": agent.url}, is_public=True) as front:
+        async with httpx2.AsyncClient(trust_env=False) as client:
+            answer = await client.get(front.url.replace("/agents/front", "/.well-known/ard.json"))
+        (entry,) = answer.raise_for_status().json()["entries"]
+        assert entry["url"] == f"{front.url}/.well-known/agent-card.json"
+        assert "plain" in entry["capabilities"]
+        assert agent.url not in json.dumps(entry)
 
 
 async def test_rights_hold_for_each_skill_and_task(tmp_path: Path) -> None:

@@ -34,11 +34,14 @@ def forwarding_plan(
     credentials: Sequence[Credential] = (),
     overrides: Mapping[str, SkillOverride] | None = None,
     public_url: str | None = None,
+    is_public: bool = False,
     **agent_settings: Any,
 ) -> Plan:
     """The plan of an agent made of the agents at these URLs, by key."""
     profile = profile_with(agents=agent_settings)
-    published = PublishedPlan((), profile, agents=tuple(agents), store=store, overrides=overrides or {})
+    published = PublishedPlan(
+        (), profile, agents=tuple(agents), store=store, overrides=overrides or {}, public=is_public
+    )
     return Plan(
         profile,
         ProcessPlan(state=folder / "state", cache=folder / "cache", public_url=public_url),

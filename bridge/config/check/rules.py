@@ -158,10 +158,11 @@ def rule_faults(
             words = '`language = "model"` needs the table [model], which says where texts go'
             yield ConfigFault((*path, "language"), words, "add [model] with its `url` and `model`")
     yield from _link_faults(data)
-    for path, face in tables_at(data, ("tools_as_agent", "*")):
-        if face.get("public") is True and "public_url" not in table_in(data, "bridge"):
-            words = "`public = true` needs the address of this bridge, and [bridge] has no `public_url`"
-            yield ConfigFault((*path, "public"), words, "write `public_url` in [bridge]")
+    for section in ("tools_as_agent", "agents_as_agent"):
+        for path, face in tables_at(data, (section, "*")):
+            if face.get("public") is True and "public_url" not in table_in(data, "bridge"):
+                words = "`public = true` needs the address of this bridge, and [bridge] has no `public_url`"
+                yield ConfigFault((*path, "public"), words, "write `public_url` in [bridge]")
     yield from _forwarding_faults(data)
     for path, face in tables_at(data, ("tools_as_agent", "*")):
         share = face.get("share")

@@ -11,6 +11,7 @@ from bridge.config.tables.values import (
     ExtensionUri,
     FaceLanguage,
     FailPolicy,
+    IsPublic,
     Json,
     Phrases,
     SourceNames,
@@ -123,11 +124,7 @@ class ToolsAsAgentTable(Table):
     description: Text | None = Field(
         default=None, description="the description on its card; without it, the instructions of its servers"
     )
-    public: bool = Field(
-        default=False,
-        description="whether everybody may find it: `/.well-known/ard.json` and `/.well-known/ai-catalog.json` list it "
-        "(docs/catalog.md); needs `public_url` in `[bridge]`",
-    )
+    public: IsPublic = False
     fail: FailPolicy | None = Field(
         default=None,
         description="if one of its servers is down at the start: `closed` ends the bridge, `open` serves and keeps "
@@ -216,6 +213,7 @@ class AgentsAsAgentTable(Table):
     description: Text | None = Field(
         default=None, description="the description on its card; without it, the descriptions of its agents"
     )
+    public: IsPublic = False
     skills: dict[Text, ForwardedSkillTable] = Field(
         default_factory=dict,
         description="its skills, by exact id or glob",

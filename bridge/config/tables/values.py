@@ -371,6 +371,13 @@ _PATH_SCHEMA: Final = {"type": "string", "format": "path", "minLength": 1}
 _PATHS_SCHEMA: Final = {"anyOf": [_PATH_SCHEMA, {"type": "array", "items": _PATH_SCHEMA}]}
 
 FailPolicy = Literal["open", "closed"]
+IsPublic = Annotated[
+    bool,
+    Field(
+        description="whether everybody may find it: `/.well-known/ard.json` and `/.well-known/ai-catalog.json` list it "
+        "(docs/catalog.md); needs `public_url` in `[bridge]`"
+    ),
+]
 FaceLanguage = Literal["phrases", "strict", "model"]
 SessionOf = Literal["shared", "principal", "context"]
 
