@@ -19,7 +19,17 @@ from hypothesis import settings
 from tests.peers.node import require_peers
 from tests.peers.oidc_provider import OidcProvider, running_issuers
 from tests.requirements import REQUIREMENTS
-from tests.support import failed, forked, outside, proactor_like, slowest, tiers, validated_again, workers
+from tests.support import (
+    failed,
+    forked,
+    outside,
+    proactor_like,
+    rewriting,
+    slowest,
+    tiers,
+    validated_again,
+    workers,
+)
 
 FULL_EXAMPLES: Final = 200
 """Of what is tried with any values, in `make fuzz`; the suite takes a share of it."""
@@ -31,6 +41,8 @@ _NEW_OBJECTS: Final = 10_000
 """How many objects are made before the garbage collector looks for garbage among them; 700 took 5 % of the CPU."""
 LIKE_WINDOWS: Final = "--like-windows"
 _MISTAKES: Final = pytest.StashKey[Path]()
+_levels_before: Final[dict[logging.Logger, int]] = {}
+"""The levels of the loggers that a test has changed."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -42,10 +54,18 @@ def _folders_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pat
 
 
 @pytest.fixture(autouse=True)
-def _folders_of_test(_folders_of_module: Path) -> Iterator[None]:
-    """A bridge calls a server by what another one learned of it, so each test begins with nothing learned."""
+def _each_test(_folders_of_module: Path, pytestconfig: pytest.Config) -> Iterator[None]:
+    """A test begins with nothing learned of a server, since a bridge calls a server by what another one learned of it.
+    What the bridge makes without validation is validated (support/validated_again.py), and log levels last for a test.
+
+    It is one fixture, since each fixture takes time in each of the tests.
+    """
     with _remembering_in(_folders_of_module / uuid4().hex):
         yield
+    for logger, level in [*_levels_before.items()]:
+        logger.setLevel(level)
+    _levels_before.clear()
+    assert not (found := validated_again.mistakes(pytestconfig.stash[_MISTAKES])), found
 
 
 @contextmanager
@@ -62,13 +82,6 @@ def _remembering_in(folder: Path) -> Iterator[None]:
                 del os.environ[variable]
             else:
                 os.environ[variable] = value
-
-
-@pytest.fixture(autouse=True)
-def _values_are_valid(pytestconfig: pytest.Config) -> Iterator[None]:
-    """What the bridge makes without validation is validated here: see tests/support/validated_again.py."""
-    yield
-    assert not (found := validated_again.mistakes(pytestconfig.stash[_MISTAKES])), found
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -108,19 +121,16 @@ def issuers() -> Iterator[Mapping[str, OidcProvider]]:
         yield found
 
 
-@pytest.fixture(autouse=True)
-def _log_levels_last_for_a_test() -> Iterator[None]:
+@pytest.fixture(scope="session", autouse=True)
+def _log_levels_are_noted() -> None:
     """A command that is run in this process sets them, and later tests would not see what is logged."""
-    before = {one: one.level for one in _loggers()}
-    yield
-    for one in _loggers():
-        if one.level != before.get(one, logging.NOTSET):
-            one.setLevel(before.get(one, logging.NOTSET))
+    set_level = logging.Logger.setLevel
 
+    def noted(self: logging.Logger, level: int | str) -> None:
+        _levels_before.setdefault(self, getattr(self, "level", logging.NOTSET))
+        set_level(self, level)
 
-def _loggers() -> list[logging.Logger]:
-    named = tuple(logging.root.manager.loggerDict.values())
-    return [logging.root, *(one for one in named if isinstance(one, logging.Logger))]
+    logging.Logger.setLevel = noted  # type: ignore[method-assign]
 
 
 @pytest.fixture(scope="session")
@@ -199,13 +209,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection() -> Iterator[None]:
-    """Nothing of what is collected is garbage."""
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Nothing of what is collected is garbage. Test modules are rewritten by a second process, too."""
+    pid = rewriting.begin(session.config) if session.config.getoption(workers.OPTION, default=0) > 1 else None
     gc.disable()
     try:
         return (yield)
     finally:
         gc.enable()
+        if pid is not None:
+            os.waitpid(pid, 0)
 
 
 def pytest_collection_finish() -> None:

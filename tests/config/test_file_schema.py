@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import tomllib
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +24,8 @@ from bridge.config.tables.profile import Profile, mappings_folder
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "configuration.md"
 BROKEN = Path(__file__).parent / "broken"
+
+_file_schema, _profile_schema = cache(file_schema), cache(profile_schema)
 
 
 BOTH = {"BOB_TOKEN": "e", "BOB_NEXT_TOKEN": "f"}
@@ -52,15 +55,15 @@ def test_the_generated_pages_are_up_to_date() -> None:
         assert (ROOT / "docs" / name).read_text(encoding="utf-8") == page(), "run: python docs/generate.py"
 
 
-@pytest.mark.parametrize("schema", [file_schema(), profile_schema()])
-def test_the_schemas_are_schemas(schema: Any) -> None:
-    Draft202012Validator.check_schema(schema)
+@pytest.mark.parametrize("schema", [_file_schema, _profile_schema], ids=["file", "profile"])
+def test_the_schemas_are_schemas(schema: Callable[[], Any]) -> None:
+    Draft202012Validator.check_schema(schema())
 
 
 def test_the_examples_of_the_page_are_one_valid_file(tmp_path: Path) -> None:
     text, profile = examples()
-    assert faults(file_schema(), text) == []
-    assert faults(profile_schema(), profile) == []
+    assert faults(_file_schema(), text) == []
+    assert faults(_profile_schema(), profile) == []
     (tmp_path / "research.token").write_text("x")
     (tmp_path / "mcp.json").write_text('{"mcpServers": {}}')
     (tmp_path / "hermes_config.yaml").write_text("a2a: { client: { known_agents: [] } }")
@@ -85,7 +88,7 @@ def test_the_examples_of_the_page_are_one_valid_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["default", "strict", "long-running", "compact"])
 def test_the_profiles_fit_their_schema(name: str) -> None:
-    assert faults(profile_schema(), (mappings_folder() / f"{name}.toml").read_text(encoding="utf-8")) == []
+    assert faults(_profile_schema(), (mappings_folder() / f"{name}.toml").read_text(encoding="utf-8")) == []
 
 
 STRUCTURAL = (
@@ -110,7 +113,7 @@ STRUCTURAL = (
 
 @pytest.mark.parametrize("name", STRUCTURAL)
 def test_what_can_be_seen_without_looking_elsewhere_is_refused_by_the_schema_too(name: str) -> None:
-    assert faults(file_schema(), (BROKEN / f"{name}.toml").read_text(encoding="utf-8")) != []
+    assert faults(_file_schema(), (BROKEN / f"{name}.toml").read_text(encoding="utf-8")) != []
 
 
 @pytest.mark.parametrize(
@@ -123,12 +126,12 @@ def test_what_can_be_seen_without_looking_elsewhere_is_refused_by_the_schema_too
     ],
 )
 def test_the_schema_accepts_every_accepted_file(place: str) -> None:
-    assert faults(file_schema(), place) == []
+    assert faults(_file_schema(), place) == []
 
 
-@pytest.mark.parametrize("schema", [file_schema(), profile_schema()], ids=["file", "profile"])
-def test_every_key_of_a_schema_says_what_it_means(schema: Any) -> None:
-    for table in (schema, *schema["$defs"].values()):
+@pytest.mark.parametrize("schema", [_file_schema, _profile_schema], ids=["file", "profile"])
+def test_every_key_of_a_schema_says_what_it_means(schema: Callable[[], Any]) -> None:
+    for table in (schema(), *schema()["$defs"].values()):
         for key, node in table.get("properties", {}).items():
             assert node.get("description") or "$ref" in node, key
 
@@ -148,9 +151,6 @@ OVERRIDES = [
 """`confirm` is yes or no for one skill, and for which ones in a profile."""
 
 
-_profile_schema, _config_schema = cache(profile_schema), config_schema
-
-
 @pytest.mark.parametrize(
     ("table", "key", "model", "path"), OVERRIDES, ids=[f"{o[2].__name__}.{o[1]}" for o in OVERRIDES]
 )
@@ -158,7 +158,7 @@ def test_an_override_takes_what_the_profile_takes(
     table: str, key: str, model: type[BaseModel], path: tuple[str, ...]
 ) -> None:
     profile = {**node_at(_profile_schema(), (table, key))}
-    override = {**node_at(_config_schema(), (*path, key))}
+    override = {**node_at(config_schema(), (*path, key))}
     for node in (profile, override):
         node.pop("description", None)
         node.pop("default", None)

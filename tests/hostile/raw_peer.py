@@ -7,6 +7,7 @@ import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from random import Random
 from typing import Any, Final
 
@@ -71,6 +72,7 @@ def head_of(kind: bytes, *more: bytes) -> bytes:
     return b"\r\n".join(lines) + b"\r\n\r\n"
 
 
+@cache
 def bomb(size_bytes: int) -> bytes:
     """What gzip makes of the beginning of a text in JSON: a thousandth of what it unpacks to."""
     packer, piece = zlib.compressobj(1, wbits=zlib.MAX_WBITS | 16), b"a" * (1 << 20)

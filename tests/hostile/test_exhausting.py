@@ -50,7 +50,7 @@ from tests.support.running import Rpc, call_part, config_for, profile_with, runn
 from tests.support.scripted_agent import plain_card
 
 MEGABYTE: Final = 1_000_000
-BOMB: Final = bomb(64 << 20)
+BOMB_BYTES: Final = 64 << 20
 LIMIT_BYTES: Final = MEGABYTE
 
 
@@ -106,8 +106,9 @@ async def _stream(http: httpx2.AsyncClient, url: str) -> Any:
 async def test_what_an_agent_packed_is_bounded_by_what_it_unpacks_to(
     read: Callable[[httpx2.AsyncClient, str], Awaitable[Any]], kind: bytes, limit_bytes: int
 ) -> None:
+    packed = bomb(BOMB_BYTES)
     async with raw_peer() as peer, httpx2.AsyncClient() as http:
-        peer.answer = lambda *_: Reply((head_of(kind, b"Content-Encoding: gzip"), BOMB))
+        peer.answer = lambda *_: Reply((head_of(kind, b"Content-Encoding: gzip"), packed))
         with holding_at_most(2 * limit_bytes + 12 * MEGABYTE), pytest.raises(PeerError, match="more than"):
             await read(http, peer.url)
 

@@ -13,9 +13,16 @@ import yaml
 from tests.support.command import ROOT
 
 OPERATE: Final = ROOT / "examples" / "operate"
+
+
+def _yaml(name: str) -> Any:
+    """The content of a file. The loader in C takes a tenth of the time."""
+    return yaml.load((OPERATE / name).read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+
+
 BOARD: Final = json.loads((OPERATE / "dashboard.json").read_text(encoding="utf-8"))
-RULES: Final[Any] = yaml.safe_load((OPERATE / "alerts.yaml").read_text(encoding="utf-8"))
-RULE_TESTS: Final[Any] = yaml.safe_load((OPERATE / "alerts_test.yaml").read_text(encoding="utf-8"))
+RULES: Final[Any] = _yaml("alerts.yaml")
+RULE_TESTS: Final[Any] = _yaml("alerts_test.yaml")
 ALL: Final = ".*"
 """What a variable of names stands for while *All* is chosen."""
 

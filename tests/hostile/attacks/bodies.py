@@ -20,9 +20,9 @@ def filled(start: bytes, piece: bytes, end: bytes) -> bytes:
     return start + piece * ((_LIMIT_BYTES - len(start) - len(end)) // len(piece)) + end
 
 
-async def heavy_bodies(scene: Scene, body: bytes) -> str:
+async def heavy_bodies(scene: Scene, start: bytes, piece: bytes, end: bytes) -> str:
     """The same body some times, at either face."""
-    came = []
+    body, came = filled(start, piece, end), []
     for place in _PLACES:
         headers = {
             **VERSION,
@@ -44,7 +44,7 @@ _PARAMS: Final = b'{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"mes
 _NAME: Final = b'{"jsonrpc":"2.0","id":1,"method":"'
 
 ATTACKS: Final = (
-    Attack("16 MB of {}", partial(heavy_bodies, body=filled(_PARAMS, b"{},", b"{}]}}"))),
-    Attack("16 MB of numbers", partial(heavy_bodies, body=filled(_PARAMS, b"1,", b"1]}}"))),
-    Attack("a method of 16 MB", partial(heavy_bodies, body=filled(_NAME, b"x", b'","params":{}}'))),
+    Attack("16 MB of {}", partial(heavy_bodies, start=_PARAMS, piece=b"{},", end=b"{}]}}")),
+    Attack("16 MB of numbers", partial(heavy_bodies, start=_PARAMS, piece=b"1,", end=b"1]}}")),
+    Attack("a method of 16 MB", partial(heavy_bodies, start=_NAME, piece=b"x", end=b'","params":{}}')),
 )
