@@ -27,6 +27,9 @@ from tests.support.foreign import Foreign, foreign_agent
 from tests.support.principals import WAYS, Knowing
 from tests.support.running import listening
 
+# The eras of MCP differ below the tools: what hosts of the older era get otherwise has cases of its own.
+pytestmark = pytest.mark.smoke("*auto*")
+
 each_mode = pytest.mark.parametrize("mode", ["auto", "legacy"])
 each_way = pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])
 WAIT_SECONDS = 20
@@ -121,6 +124,7 @@ async def hosted(
 @pytest.mark.proves("map-result")
 @each_way
 @each_mode
+@pytest.mark.smoke("*")
 async def test_the_output_of_each_skill_becomes_the_result(
     mode: str, streaming: bool, tmp_path: Path
 ) -> None:
@@ -194,6 +198,7 @@ async def test_the_hint_on_how_to_continue_a_conversation_can_be_turned_off(
 @pytest.mark.proves("map-ask-back")
 @each_way
 @each_mode
+@pytest.mark.smoke("*")
 async def test_a_client_with_elicitation_is_asked_twice(mode: str, streaming: bool, tmp_path: Path) -> None:
     answers = answering(
         types.ElicitResult(action="accept", content={"answer": "red"}),
@@ -260,6 +265,7 @@ async def test_a_client_without_elicitation_answers_with_the_follow_up_tools(
         ("sign_in_and_say", "Please sign in", "Not signed in: blue"),
     ],
 )
+@pytest.mark.smoke("*")
 async def test_a_host_that_wrongly_declares_elicitation_gets_words_and_a_handle(
     skill: str, asks: str, goes_on: str, code: int, tmp_path: Path
 ) -> None:

@@ -102,6 +102,7 @@ class Conversing:
     [("1.0", False), ("1.0", True), ("0.3", False), ("0.3", True), ("0.1", True)],
 )
 @pytest.mark.parametrize("streaming", [False, True], ids=["polled", "streamed"])
+@pytest.mark.smoke("polled-*-True", "streamed-1.0-False")
 async def test_a_task_is_read_again_by_the_id_that_the_agent_named(
     generation: str, in_tasks: bool, streaming: bool, tmp_path: Path
 ) -> None:
@@ -134,6 +135,7 @@ async def test_a_task_is_read_again_by_the_id_that_the_agent_named(
     [("1.0", False), ("1.0", True), ("0.3", False), ("0.3", True), ("0.1", True)],
 )
 @pytest.mark.parametrize("streaming", [False, True], ids=["polled", "streamed"])
+@pytest.mark.smoke("polled-*-True", "streamed-1.0-False")
 async def test_a_task_that_asks_is_answered_by_its_id_and_may_be_ended_with_a_message(
     generation: str, in_tasks: bool, streaming: bool, tmp_path: Path
 ) -> None:

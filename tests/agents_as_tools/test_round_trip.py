@@ -118,6 +118,7 @@ _OURS = ("io.modelcontextprotocol/", "mcp-a2a/")
 
 
 @each_way
+@pytest.mark.smoke("auto", "legacy", "auto-0.3 JSONRPC")
 async def test_the_tools_of_the_raw_server_are_listed_and_answer_as_they_do_directly(
     mode: str, older: str, tmp_path: Path
 ) -> None:

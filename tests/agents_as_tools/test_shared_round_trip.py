@@ -49,6 +49,7 @@ async def through(
 
 @each_mode
 @pytest.mark.parametrize("era", [Era.LEGACY, Era.MODERN])
+@pytest.mark.smoke("legacy-auto", "modern-legacy")
 async def test_a_server_of_either_era_is_the_same_through_both_halves(
     mode: str, era: Era, tmp_path: Path
 ) -> None:
@@ -101,6 +102,7 @@ async def direct(target: StdioTarget) -> AsyncIterator[Client]:
 
 
 @pytest.mark.parametrize("server", ["everything", "filesystem", "memory"])
+@pytest.mark.smoke("everything")
 async def test_real_servers_are_the_same_through_both_halves(server: str, tmp_path: Path) -> None:
     require_peers()
     (tmp_path / "files").mkdir()

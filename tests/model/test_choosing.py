@@ -111,6 +111,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("api", ["openai", "anthropic"])
 @pytest.mark.parametrize("case", BROKEN)
+@pytest.mark.smoke("*-openai", "text-anthropic", "two calls-anthropic", "empty-anthropic", "429-anthropic")
 async def test_without_a_choice_the_client_is_asked_as_without_a_model(
     tmp_path: Path, case: str, api: Api
 ) -> None:

@@ -349,6 +349,7 @@ async def test_a_stream_that_breaks_between_two_chunks_loses_and_repeats_no_chun
 
 @pytest.mark.parametrize("binding", BINDINGS)
 @pytest.mark.parametrize("streams_lost", [1, 3])
+@pytest.mark.smoke("1-JSONRPC", "3-0.3 HTTP+JSON")
 async def test_a_stream_that_is_cut_anywhere_gives_the_same_task(
     streams_lost: int, binding: str, http: httpx2.AsyncClient
 ) -> None:

@@ -67,6 +67,7 @@ async def outcome_of(row: Row, form: str, *, streams: bool) -> tuple[list[str], 
 
 
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.smoke("JSONRPC", "0.3 HTTP+JSON")
 async def test_the_streamed_result_arrives(form: str) -> None:
     for row in STREAMED:
         if form in row.forms:

@@ -38,6 +38,9 @@ from tests.support.running import (
     texts,
 )
 
+# The older generations differ in the wire alone: each operation is tried in them once.
+pytestmark = pytest.mark.smoke("JSONRPC*", "HTTP+JSON*")
+
 HERMES = "Hermes"
 NOBODYS = "00000000-0000-7000-8000-000000000000"
 ECHO = call_part("echo", text="hello")
@@ -105,6 +108,7 @@ async def cancelled_calls(driver: Driver) -> int:
     "a2a01-3.2-json-rpc",
     "a2a03-3.2.3-rest",
 )
+@pytest.mark.smoke("*")
 async def test_a_message_becomes_a_task_with_ids_made_by_the_server(driver: Driver) -> None:
     params = message(ECHO)
     result = await driver.call("SendMessage", **params)
@@ -168,6 +172,7 @@ async def test_return_immediately_unset_and_false_are_the_same(
 @pytest.mark.proves(
     "a2a-3.1.2-stream", "a2a-3.3.4-streaming", "a2a-5.1-equivalent", "a2a03-3.3-stream", "a2a01-3.3-stream"
 )
+@pytest.mark.smoke("*")
 async def test_a_stream_begins_with_the_task_and_ends_with_its_end(driver: Driver) -> None:
     params = message(ECHO)
     async with driver.stream("SendStreamingMessage", **params) as events:
@@ -218,6 +223,7 @@ async def test_an_invalid_message_is_refused_by_the_name_of_its_field(
 
 
 @pytest.mark.proves("a2a-5.7-required")
+@pytest.mark.smoke("*")
 async def test_a_send_without_a_message_is_refused(driver: Driver) -> None:
     fault = await driver.refused("SendMessage", configuration={})
     assert (fault.reason, fault.fields) == ("INVALID_PARAMS", {"message"})
@@ -287,6 +293,7 @@ HISTORY: list[tuple[dict[str, int], list[str] | None]] = [
 
 
 @pytest.mark.proves("a2a-3.2.4-history", "a2a-3.1.3-get")
+@pytest.mark.smoke("*")
 async def test_get_and_list_give_as_much_history_as_asked_for(driver: Driver, context: str) -> None:
     task = await with_three_messages(driver, contextId=context)
     for length, expected in HISTORY:
@@ -345,6 +352,7 @@ async def test_a_negative_history_length_is_refused(driver: Driver) -> None:
 
 
 @pytest.mark.proves("a2a-3.1.3-get")
+@pytest.mark.smoke("*")
 async def test_get_gives_the_task_as_it_stands(driver: Driver) -> None:
     sent = await driver.send(call_part("every-block"))
     assert await driver.get(sent["id"]) == sent
@@ -371,6 +379,7 @@ async def test_a_task_that_does_not_exist_is_not_found(driver: Driver, operation
 
 
 @pytest.mark.proves("a2a-3.1.4-list")
+@pytest.mark.smoke("*")
 async def test_a_list_is_paged_newest_first_without_gaps_or_repeats(driver: Driver, context: str) -> None:
     made = [(await driver.send(ECHO, contextId=context))["id"] for _ in range(7)]
     pages, token = [], ""
@@ -457,6 +466,7 @@ async def test_without_a_context_a_list_shows_all_tasks_of_the_caller(driver: Dr
 
 @pytest.mark.proves("a2a-3.1.4-artifacts")
 @pytest.mark.parametrize("asked", [{}, {"includeArtifacts": False}], ids=str)
+@pytest.mark.smoke("*")
 async def test_a_list_leaves_artifacts_out_unless_asked_for(
     driver: Driver, context: str, asked: dict[str, Any]
 ) -> None:
@@ -506,6 +516,7 @@ async def test_every_wrong_parameter_of_a_list_is_named(driver: Driver) -> None:
 
 
 @pytest.mark.proves("a2a-3.1.5-cancel", "map-cancel")
+@pytest.mark.smoke("*")
 async def test_cancelling_a_running_task_cancels_the_call_on_the_wire(driver: Driver) -> None:
     before = await cancelled_calls(driver)
     async with driver.working(WAIT) as (task_id, events):
@@ -518,6 +529,7 @@ async def test_cancelling_a_running_task_cancels_the_call_on_the_wire(driver: Dr
 
 
 @pytest.mark.proves("a2a-3.1.5-cancel")
+@pytest.mark.smoke("*")
 async def test_a_task_that_has_ended_cannot_be_cancelled(driver: Driver) -> None:
     for part in (ECHO, call_part("fail")):
         task = await driver.send(part)
@@ -560,6 +572,7 @@ async def test_two_cancellations_at_once_are_one(driver: Driver) -> None:
 
 
 @pytest.mark.proves("a2a-3.1.6-subscribe", "a2a03-7.9-resubscribe", "a2a01-7.7-resubscribe")
+@pytest.mark.smoke("*")
 async def test_a_subscription_begins_with_the_task_as_it_stands(driver: Driver) -> None:
     async with driver.working(WAIT) as (task_id, _):
         snapshot = await driver.get(task_id)
@@ -599,6 +612,7 @@ async def test_a_subscription_closes_when_the_task_asks_again(driver: Driver) ->
 
 @pytest.mark.proves("a2a-3.3.4-push")
 @pytest.mark.parametrize("operation", PUSH_OPERATIONS)
+@pytest.mark.smoke("*")
 async def test_push_operations_are_not_supported(driver: Driver, operation: str) -> None:
     task = await driver.send(ECHO)
     for task_id in (task["id"], NOBODYS):
@@ -618,6 +632,7 @@ async def test_a_push_config_in_a_send_is_refused_and_makes_no_task(
 
 
 @pytest.mark.proves("a2a-3.3.4-extended", "a2a03-7.10-card")
+@pytest.mark.smoke("*")
 async def test_the_extended_card_is_not_supported(driver: Driver) -> None:
     assert (await driver.refused("GetExtendedAgentCard")).reason == "UNSUPPORTED_OPERATION"
 
@@ -627,6 +642,7 @@ async def test_the_extended_card_is_not_supported(driver: Driver) -> None:
 
 @pytest.mark.proves("a2a-3.4.3-infer", "map-arguments")
 @pytest.mark.parametrize("with_context", [False, True])
+@pytest.mark.smoke("*")
 async def test_an_answer_goes_on_with_the_task_and_its_context(driver: Driver, with_context: bool) -> None:
     task = await asking(driver)
     context_id = {"contextId": task["contextId"]} if with_context else {}
@@ -663,6 +679,7 @@ async def test_a_context_that_is_not_the_tasks_is_refused(
 @pytest.mark.proves("a2a-3.1.1-terminal", "a2a03-7.1-ended")
 @pytest.mark.parametrize("operation", ["SendMessage", "SendStreamingMessage"])
 @pytest.mark.parametrize("part", [ECHO, call_part("fail"), call_part("refuse", code=-32602)], ids=str)
+@pytest.mark.smoke("*")
 async def test_a_message_to_a_task_that_has_ended_is_refused(
     driver: Driver, operation: str, part: dict[str, Any]
 ) -> None:
@@ -732,6 +749,7 @@ async def test_the_same_message_finds_its_task_when_its_answer_was_not_read(
 
 
 @pytest.mark.proves("a2a-3.3.1-idempotent")
+@pytest.mark.smoke("*")
 async def test_the_same_message_twice_at_once_makes_one_task(driver: Driver, context: str) -> None:
     params, answers = message(WAIT, contextId=context), []
 

@@ -41,6 +41,8 @@ from tests.support.running import (
 )
 from tests.support.stores import SlowReadStore
 
+pytestmark = pytest.mark.smoke("JSONRPC*", "HTTP+JSON*")
+
 WAIT = call_part("wait")
 AWKWARD = "next\u0085line\u2028separator\u2029paragraph\r\n\ttab \\u2028 \x7f\x00 \ufeff🎈"
 

@@ -27,6 +27,8 @@ from tests.support.issuer import TokenIssuer, issuer_at
 from tests.support.older_drivers import EVERY_DRIVER, name_of
 from tests.support.running import Running, config_for, listening, raw_command, running
 
+pytestmark = pytest.mark.smoke("JSONRPC*", "HTTP+JSON*")
+
 __all__ = [
     "test_a_foreign_context_is_refused_and_keeps_its_owner",
     "test_a_missing_task_and_a_foreign_task_get_byte_equal_answers",

@@ -22,6 +22,8 @@ from tests.support.first_driver import FirstDriver
 from tests.support.older_drivers import EVERY_DRIVER, name_of
 from tests.support.running import Running, call_part, config_for, message, raw_command, running
 
+pytestmark = pytest.mark.smoke("JSONRPC*", "HTTP+JSON*")
+
 SECRET: Final = "what was said stays with its owner"
 CALLERS: Final = {
     "alice": Principal("alice"),
@@ -134,6 +136,7 @@ async def test_which_operations_a_role_allows_on_the_task_of_another(
 
 
 @pytest.mark.proves("ops-role", "a2a-13.1-scope")
+@pytest.mark.smoke("*")
 async def test_without_the_extension_an_operator_is_a_client_like_any_other(desk: Desk) -> None:
     task = await desk.waiting()
     mine = await desk.reader.send(call_part("echo", text="mine"))
@@ -242,6 +245,7 @@ async def test_an_answer_for_the_owner_counts_as_the_owners_and_names_the_operat
 
 
 @pytest.mark.proves("ops-named")
+@pytest.mark.smoke("*")
 async def test_a_cancellation_for_the_owner_names_the_operator(desk: Desk) -> None:
     task = await desk.waiting()
     assert state_of(await desk.acting("answerer").cancel(task["id"])) == "CANCELED"

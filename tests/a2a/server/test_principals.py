@@ -53,6 +53,8 @@ from tests.support.running import (
     wrapped,
 )
 
+pytestmark = pytest.mark.smoke("JSONRPC*", "HTTP+JSON*")
+
 ECHO = call_part("echo", text="hello")
 ADD_ONE = call_part("add", a=1)
 NOBODYS = "00000000-0000-7000-8000-000000000000"
@@ -184,6 +186,7 @@ async def test_without_a_known_token_every_operation_is_refused(
 
 
 @pytest.mark.proves("web-auth", "a2a-13.1-first")
+@pytest.mark.smoke("*")
 async def test_a_token_is_required_before_the_request_is_examined(stranger: Driver) -> None:
     """Not the path, not the version, not the body: a stranger learns nothing of them."""
     silent = type(stranger)(stranger.client, stranger.base_url, {"A2A-Version": "9.9"})
@@ -204,6 +207,7 @@ async def test_the_card_is_public_and_says_which_scheme(bridge: Running, client:
 
 
 @pytest.mark.proves("a2a-13.1-scope")
+@pytest.mark.smoke("*")
 async def test_each_principal_lists_only_its_own_tasks(alice: Driver, bob: Driver) -> None:
     mine, theirs = await alice.send(ECHO), await bob.send(ECHO)
     for driver, own, foreign in ((alice, mine, theirs), (bob, theirs, mine)):
@@ -339,6 +343,7 @@ async def test_the_same_message_of_two_principals_makes_two_tasks(alice: Driver,
 
 
 @pytest.mark.proves("a2a-13.1-scope")
+@pytest.mark.smoke("*")
 async def test_an_own_task_is_reached_by_every_operation(alice: Driver) -> None:
     task = await alice.send(ADD_ONE)
     async with alice.stream("SubscribeToTask", id=task["id"]) as events:

@@ -164,6 +164,7 @@ def test_a_message_arrives_as_it_was_sent(
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS)
+@pytest.mark.smoke("1.0 JSONRPC to *", "* to 1.0 GRPC0")
 def test_a_task_comes_back_as_the_agent_gave_it(one: Dialect, other: Dialect) -> None:
     for state in TaskState:
         given = Task.model_validate(task_in(state.value))

@@ -61,6 +61,7 @@ def test_every_unit_is_in_the_name_of_its_key() -> None:
 
 @pytest.mark.proves("profile")
 @pytest.mark.parametrize(("table", "key"), KEYS)
+@pytest.mark.smoke("card-*", "run-*")
 def test_a_profile_without_one_of_the_keys_is_refused(table: str, key: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(re.sub(rf"(?m)^({key} = |\[{table}\.{key}\]).*$", "", TEXT, count=1))

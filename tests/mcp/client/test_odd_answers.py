@@ -19,6 +19,9 @@ from tests.support.limits import call_of, command_of, server_settings, url_at
 from tests.support.odd_server import FINE, OddApp
 from tests.support.running import listening
 
+# What the transports share is behind them: each odd message comes over two of the four.
+pytestmark = pytest.mark.smoke("*stdio", "*events")
+
 pytestmark = pytest.mark.proves("mcp-odd")
 
 ODD_SERVER: Final = Path(__file__).parents[2] / "support" / "odd_server.py"

@@ -1112,6 +1112,7 @@ FIRST_POSTS: Final = {
 @pytest.mark.proves("mcp-http-sse")
 @pytest.mark.parametrize("era", [Era.AUTO, Era.LEGACY])
 @pytest.mark.parametrize("first", FIRST_POSTS)
+@pytest.mark.smoke("*-auto", "406-legacy")
 async def test_a_url_of_http_sse_is_detected_however_it_answers_a_post(first: str, era: Era) -> None:
     async with (
         OldServer(FIRST_POSTS[first]).run() as server,
