@@ -13,9 +13,11 @@ import grpc
 from grpc import aio
 
 from bridge.a2a.grpc.server import GrpcServer, GrpcSettings
+from bridge.a2a.layers.operations import TaskOperations
 from bridge.a2a.server.app import AgentServer
 from bridge.a2a.server.service import AgentService
 from bridge.a2a.tasks.agent import Job
+from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.a2a.wire.versions import VERSIONS
 from bridge.http.request_checks import FaceAddress
@@ -43,20 +45,25 @@ class _OneAgent:
 @asynccontextmanager
 async def scripted_over_grpc(script: Callable[[Job], Awaitable[None]]) -> AsyncIterator[int]:
     """Serve an agent that follows a script over gRPC; its port."""
-    settings = GrpcSettings("127.0.0.1", 0, PROFILE.requests, PROFILE.connections, PROFILE.streams)
-    async with (
-        engine_of(script) as engine,
-        GrpcServer(settings) as server,
-        anyio.create_task_group() as group,
-    ):
-        service = AgentService(engine, ExtensionFilter({}), PROFILE.requests.parts)
-        agent = AgentServer(
-            Scripted(script), service, Access(()), FaceAddress(), agent_limits(), versions=VERSIONS
-        )
-        group.start_soon(server.serve, _OneAgent(agent))
-        yield server.port
+    async with engine_of(script) as engine, served_at(Scripted(script), service_of(engine)) as port:
+        yield port
         await engine.drain(0)
-        server.should_exit = True
+
+
+def service_of(engine: Engine, tasks: TaskOperations | None = None) -> AgentService:
+    """The operations of an engine, with the layers around it."""
+    return AgentService(engine, ExtensionFilter({}), PROFILE.requests.parts, tasks)
+
+
+@asynccontextmanager
+async def served_at(agent: Scripted, service: AgentService) -> AsyncIterator[int]:
+    """Serve the operations of an agent over gRPC; its port."""
+    settings = GrpcSettings("127.0.0.1", 0, PROFILE.requests, PROFILE.connections, PROFILE.streams)
+    server = AgentServer(agent, service, Access(()), FaceAddress(), agent_limits(), versions=VERSIONS)
+    async with GrpcServer(settings) as listening, anyio.create_task_group() as group:
+        group.start_soon(listening.serve, _OneAgent(server))
+        yield listening.port
+        listening.should_exit = True
 
 
 @asynccontextmanager
