@@ -43,9 +43,15 @@ class _OneAgent:
 
 
 @asynccontextmanager
-async def scripted_over_grpc(script: Callable[[Job], Awaitable[None]]) -> AsyncIterator[int]:
-    """Serve an agent that follows a script over gRPC; its port."""
-    async with engine_of(script) as engine, served_at(Scripted(script), service_of(engine)) as port:
+async def scripted_over_grpc(
+    script: Callable[[Job], Awaitable[None]], streams: Mapping[str, Any] | None = None, **limits: Any
+) -> AsyncIterator[int]:
+    """Serve an agent that follows a script over gRPC; its port. `streams` are changes of the settings for streams, and
+    `limits` are those of the engine."""
+    async with (
+        engine_of(script, **limits) as engine,
+        served_at(Scripted(script), service_of(engine), **(streams or {})) as port,
+    ):
         yield port
         await engine.drain(0)
 
@@ -56,9 +62,10 @@ def service_of(engine: Engine, tasks: TaskOperations | None = None) -> AgentServ
 
 
 @asynccontextmanager
-async def served_at(agent: Scripted, service: AgentService) -> AsyncIterator[int]:
-    """Serve the operations of an agent over gRPC; its port."""
-    settings = GrpcSettings("127.0.0.1", 0, PROFILE.requests, PROFILE.connections, PROFILE.streams)
+async def served_at(agent: Scripted, service: AgentService, **streams: Any) -> AsyncIterator[int]:
+    """Serve the operations of an agent over gRPC; its port. `streams` are changes of the settings for streams."""
+    of_streams = PROFILE.streams.model_copy(update=streams)
+    settings = GrpcSettings("127.0.0.1", 0, PROFILE.requests, PROFILE.connections, of_streams)
     server = AgentServer(agent, service, Access(()), FaceAddress(), agent_limits(), versions=VERSIONS)
     async with GrpcServer(settings) as listening, anyio.create_task_group() as group:
         group.start_soon(listening.serve, _OneAgent(server))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from types import FunctionType, ModuleType
 from typing import Any, Final
 
 import anyio
@@ -241,3 +242,8 @@ def _finals(event: Json) -> Json:
 def new_channel(port: int) -> aio.Channel:
     """A channel of its own connection to a server on loopback."""
     return aio.insecure_channel(f"127.0.0.1:{port}", options=[("grpc.use_local_subchannel_pool", 1)])
+
+
+def named_tests(module: ModuleType, *names: str) -> dict[str, FunctionType]:
+    """The tests of a module by their names, for a module with other fixtures."""
+    return {name: vars(module)[name] for name in (f"test_{name}" for name in names)}

@@ -14,7 +14,8 @@ from __future__ import annotations
 import logging
 import math
 import ssl
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, Self
 from urllib.parse import unquote
@@ -62,6 +63,8 @@ _PINGS_EACH_SECONDS: Final = 10
 """The shortest time between two pings of a client. After some that come sooner, its connection is closed."""
 _CALLS_EACH: Final = 100
 """The most calls at once on one connection: the number that HTTP/2 recommends as the least (RFC 9113 section 6.5.2)."""
+_READY_BYTES: Final = 256 * 1024
+"""Above this size, the events of a stream wait for the writes of those before them."""
 _GRPC_LOGGER: Final = "grpc._cython.cygrpc"
 _EARLY: Final = 0.1
 _EARLY_SECONDS: Final = (0.05, 1.0)
@@ -245,7 +248,7 @@ class GrpcHandler:
             call = _GrpcCall(self, served, body, context)
             self._group.start_soon(call.run)
             try:
-                await call.ended.wait()
+                await call.write()
             except BaseException:
                 call.end()  # the client is gone
                 raise
@@ -347,6 +350,13 @@ class _GrpcCall:
         self._context = context
         self._stream: Stream | None = None
         self._is_ended = False
+        self._ready: deque[bytes] = deque()
+        """The events that are not written yet. A write takes longer than an event takes to come: without this, a burst
+        would fill the queue of the stream."""
+        self._ready_bytes = 0
+        self._changed = anyio.Event()
+        """Set and replaced when an event becomes ready, is written, or the call ends."""
+        self._writing = anyio.CancelScope()
         self.ended = anyio.Event()
         """Set once there is an answer or an error, or the stream has ended."""
         self.answer: bytes | None = None
@@ -357,6 +367,8 @@ class _GrpcCall:
     def end(self) -> None:
         """Send no more, because the client is gone or may no longer call."""
         self._is_ended = True
+        self._ready.clear()
+        self._change()
         if self._stream is not None:
             self._stream.close()
 
@@ -368,6 +380,29 @@ class _GrpcCall:
             self.error = as_a2a(exc)
         finally:
             self.ended.set()
+            self._change()
+
+    async def write(self) -> None:
+        """Write events until there is an answer or an error, or the stream has ended."""
+        with self._writing:
+            while self._ready or not self.ended.is_set():
+                if not self._ready:
+                    await self._changed.wait()
+                    continue
+                try:
+                    await self._context.write(self._ready[0])
+                except aio.BaseError as exc:
+                    logger.debug("a client went away before its stream had ended: %s", exc)
+                    self.end()
+                    break
+                if self._ready:  # else the call has ended meanwhile
+                    self._ready_bytes -= len(self._ready.popleft())
+                    self._change()
+        await self.ended.wait()
+
+    def _change(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
 
     async def _run(self) -> None:
         served = self._served
@@ -455,26 +490,40 @@ class _GrpcCall:
 
     async def _send_events(self, stream: Stream, visit: RequestAdmission) -> None:
         visit.stream = self
+        is_last = False
         with anyio.move_on_after(visit.principal.seconds_left()):
-            while not self._is_ended and not stream.is_over:
-                seen = stream.take()
-                if seen is None:
-                    await stream.wait()
+            while not self._is_ended and not is_last and not stream.is_over:
+                if (seen := stream.take()) is None:
+                    await self._watched(stream.wait)
                     continue
                 event = self._served.dialect.event(from_json(seen.text), last=seen.last)
-                await self._write(self._bounded(event, self._served.answer.to_bytes(event)))
-                if seen.last:
-                    self.on_written = stream.written
-                    return
+                text, is_last = self._bounded(event, self._served.answer.to_bytes(event)), seen.last
+                self._ready.append(text)
+                self._ready_bytes += len(text)
+                self._change()
+                while self._ready_bytes >= _READY_BYTES and self._ready:
+                    await self._watched(self._changed.wait)
+            while self._ready:
+                await self._watched(self._changed.wait)
+            if is_last and not self._is_ended:
+                self.on_written = stream.written
+        if stream.was_cut_off:
+            raise A2AError(UNAVAILABLE, "The client read too slowly. Subscribe to the task to read on")
 
-    async def _write(self, event: bytes) -> None:
-        try:
-            with anyio.fail_after(self._calls.stall_seconds):
-                await self._context.write(event)
-        except TimeoutError as exc:
-            seconds = self._calls.stall_seconds
+    async def _watched(self, wait: Callable[[], Awaitable[None]]) -> None:
+        """Wait, and watch the write of an event meanwhile.
+
+        Raises:
+            A2AError: UNAVAILABLE, the write takes too long.
+        """
+        writing, seconds = (self._ready[0] if self._ready else None), self._calls.stall_seconds
+        with anyio.move_on_after(math.inf if writing is None else seconds) as patience:
+            await wait()
+        if patience.cancelled_caught and self._ready and self._ready[0] is writing:
             logger.warning("a client read nothing for %g s; its stream is closed", seconds)
-            raise A2AError(UNAVAILABLE, f"The client read nothing for {seconds:g} s") from exc
+            self._ready.clear()
+            self._writing.cancel()
+            raise A2AError(UNAVAILABLE, f"The client read nothing for {seconds:g} s")
 
 
 def _is_no_lost_answer(record: logging.LogRecord) -> bool:

@@ -91,6 +91,11 @@ class Stream:
         """Whether the stream has ended and every event was read."""
         return self._watcher.is_over
 
+    @property
+    def was_cut_off(self) -> bool:
+        """Whether the stream ended because its reader was too slow."""
+        return self._watcher.cut_off
+
     def take(self) -> WatchedEvent | None:
         """The next event; None if none is at hand."""
         seen = self._watcher.take()
