@@ -41,6 +41,8 @@ from bridge.agents_as_agent.skills import (
     name_in,
     remarks_on,
 )
+from bridge.agents_as_agent.waiting import WaitingTasks, asks_no_more
+from bridge.errors import PeerError
 from bridge.identity.callers.principals import Principal
 from bridge.remotes.remote_agent import RemoteAgent, read_cards
 from bridge.source_state import SourceState
@@ -69,6 +71,7 @@ class ForwardingAgent:
         self._group: anyio.abc.TaskGroup | None = None
         self.on_change: Callable[[], None] = lambda: None
         """Called after a card has changed, or a remote agent has come up or gone down."""
+        self.waiting_tasks = WaitingTasks()
         self.skill_set = ForwardedSkills()
         self._remotes: dict[str, RemoteAgent] = {}
         self.update(remotes, options, overrides)
@@ -204,6 +207,8 @@ class ForwardingAgent:
         if isinstance(kept, RemoteTask):
             self._require_right(turn.principal, self.skill_set.by_id.get(kept.skill_id), kept.skill_id)
             trace.label_hop(kept.skill_id, kept.agent)
+            if turn.task is not None:
+                self.waiting_tasks.drop(turn.task.id)
             return partial(self._answer, kept, turn)
         skill = self._skill_of(turn)
         self._require_right(turn.principal, skill, "" if skill is None else skill.id)
@@ -252,8 +257,10 @@ class ForwardingAgent:
     ) -> PlannedWork | None:
         """The work that follows a task of an earlier process."""
         kept = kept_in(work)
-        if not isinstance(kept, RemoteTask) or not kept.task_id or state is TaskState.INPUT_REQUIRED:
+        if not isinstance(kept, RemoteTask) or not kept.task_id:
             return None
+        if state is TaskState.INPUT_REQUIRED:
+            return self._watch_again
         return partial(self._follow, kept)
 
     def canceling(self, work: bytes) -> Callable[[Job], Awaitable[bool]] | None:
@@ -347,8 +354,42 @@ class ForwardingAgent:
             return
         await self._forward(kept.agent).follow(job, kept)
 
+    async def _watch_again(self, job: Job) -> None:
+        """Watch the waiting task of an earlier process."""
+        kept = kept_in(job.turn.kept)
+        if isinstance(kept, RemoteTask):
+            self._watch(job, kept)
+
+    def _watch(self, job: Job, far: RemoteTask) -> None:
+        if self._group is not None and (agent := self._remotes.get(far.agent)) is not None:
+            self.waiting_tasks.watch(
+                self._group,
+                job.events.task_id,
+                agent,
+                far,
+                self._follow_waiting,
+                seconds=self.options.run.input_timeout_seconds,
+                most=self.options.agents.push_tasks,
+            )
+
+    async def _follow_waiting(self, job: Job) -> None:
+        """Follow a task that waited, if its remote task has gone on. What is kept with the task now decides: another
+        replica may have answered the question and passed on the next."""
+        kept = kept_in(job.turn.kept)
+        if not isinstance(kept, RemoteTask) or kept.agent not in self._remotes:
+            return
+        try:
+            has_gone_on = await asks_no_more(self._remotes[kept.agent], kept)
+        except PeerError as exc:
+            logger.info("%s: a waiting task cannot be read: %s", kept.agent, exc)
+            has_gone_on = False
+        if has_gone_on:
+            await self._follow(kept, job)
+        else:
+            self._watch(job, kept)
+
     def _forward(self, agent: str) -> Forward:
-        return Forward(self._remotes[agent], self.options, self._contexts)
+        return Forward(self._remotes[agent], self.options, self._contexts, self._watch)
 
     def _only_agent(self) -> str | None:
         return next(iter(self._remotes)) if len(self._remotes) == 1 else None

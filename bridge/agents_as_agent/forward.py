@@ -3,6 +3,7 @@
     new message ──▶ agent and context ──▶ send ──▶ events ──▶ settled: ended, or it asks
     answer ─────────────────────────────▶ send ─────┘
     after a restart ─────────────────────▶ follow ──┘
+    remote task goes on while it waits ──▶ follow ──┘
 
 A message is sent once. If nobody knows whether it arrived, the task says so. The id of the remote task is stored before
 any of its events, so that another process can go on with the task. A cancellation is for the remote agent to decide.
@@ -78,8 +79,16 @@ class _DownError(PeerError):
 class Forward:
     """The work of one turn at one remote agent."""
 
-    def __init__(self, agent: RemoteAgent, options: ForwardOptions, contexts: Contexts) -> None:
+    def __init__(
+        self,
+        agent: RemoteAgent,
+        options: ForwardOptions,
+        contexts: Contexts,
+        watch: Callable[[Job, RemoteTask], None],
+    ) -> None:
+        """`watch` watches a remote task that waits for its client."""
         self._agent = agent
+        self._watch = watch
         self._options = options
         self._contexts = contexts
         self._named = anyio.Event()
@@ -145,7 +154,7 @@ class Forward:
                     relay.take, lambda task_id: self._know(job, relay, group, client, task_id)
                 )
                 with self._following:
-                    await self._settle(client, relay, exchange, listener)
+                    await self._settle(job, client, relay, exchange, listener)
                 group.cancel_scope.cancel()
         except BaseExceptionGroup as exc:
             await self._fail(job, _only_fault(exc))
@@ -156,12 +165,14 @@ class Forward:
             job.listen(None)
 
     async def _settle(
-        self, client: AgentClient, relay: TaskRelay, exchange: Exchange, listener: TaskListener
+        self, job: Job, client: AgentClient, relay: TaskRelay, exchange: Exchange, listener: TaskListener
     ) -> None:
         """Pass the exchange on, and go on after AUTH_REQUIRED: the credential may come out of band (7.6.1)."""
         outcome = await exchange(client, listener)
         while True:
             await relay.end(outcome)
+            if isinstance(outcome, Task) and outcome.status.state is TaskState.INPUT_REQUIRED:
+                self._watch(job, relay.far)
             if isinstance(outcome, Message) or outcome.status.state is not TaskState.AUTH_REQUIRED:
                 return
             waiting = self._until_settled(outcome.id, outcome.status)

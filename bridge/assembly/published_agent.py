@@ -270,6 +270,7 @@ async def published(
         )
         if isinstance(agent, ForwardingAgent):
             agent.on_change = running._announce_card_change
+            agent.waiting_tasks.go_on = engine.go_on
         yield running
 
 

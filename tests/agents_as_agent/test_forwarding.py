@@ -172,6 +172,53 @@ async def test_the_agent_decides_whether_a_task_is_canceled(tmp_path: Path) -> N
             assert agent.seen.canceled == agent.seen.tasks
 
 
+async def test_the_end_of_a_waiting_task_is_seen_without_a_message(tmp_path: Path) -> None:
+    with anyio.fail_after(WAIT_SECONDS):
+        async with foreign_agent() as agent, front_of(agent, tmp_path) as front:
+            task = (await front.send(request("ask")))["task"]
+            async with PyClient(agent.url) as direct:
+                await direct.cancel(agent.seen.tasks[0])
+            seen = [event async for event in front.subscribe(task["id"])]
+            assert seen[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_CANCELED"
+            done = await front.get(task["id"])
+            assert done["status"]["message"]["parts"] == [{"text": "Stopped as you wished"}]
+            assert len(agent.seen.said) == 1
+
+
+async def test_another_process_sees_that_a_waiting_task_asks_something_else(tmp_path: Path) -> None:
+    store = str(tmp_path / "tasks.db")
+    with anyio.fail_after(WAIT_SECONDS):
+        async with foreign_agent() as agent:
+            async with front_of(agent, tmp_path, store=store) as front:
+                task = (await front.send(request("ask")))["task"]
+            async with front_of(agent, tmp_path, store=store) as front, PyClient(agent.url) as direct:
+                await direct.send(request(None, "red", taskId=agent.seen.tasks[0]))
+                while (now := await front.get(task["id"]))["status"]["message"] == task["status"]["message"]:
+                    await anyio.sleep(0.05)
+                assert now["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+                assert now["status"]["message"]["parts"][0] == {"text": "How many in red?"}
+                done = (await front.send(request(None, "3", taskId=task["id"])))["task"]
+                assert done["artifacts"][0]["parts"] == [{"text": "Ordered 3"}]
+
+
+async def test_an_answered_task_is_no_longer_watched(tmp_path: Path) -> None:
+    with anyio.fail_after(WAIT_SECONDS):
+        async with (
+            foreign_agent() as agent,
+            forwarding(tmp_path, {"far": agent.url}, push_tasks=2) as served,
+            PyClient(served.url) as front,
+        ):
+            forwarder = served.bridge.published[0].agent
+            assert isinstance(forwarder, ForwardingAgent)
+            tasks = [(await front.send(request("ask")))["task"] for _ in range(3)]
+            assert len(forwarder.waiting_tasks) == 2
+            await front.cancel(tasks[0]["id"])
+            for text in ("red", "3"):
+                done = (await front.send(request(None, text, taskId=tasks[1]["id"])))["task"]
+            assert done["status"]["state"] == "TASK_STATE_COMPLETED"
+            assert len(forwarder.waiting_tasks) == 1
+
+
 async def test_an_agent_that_cannot_be_asked_cancels_nothing(tmp_path: Path) -> None:
     with anyio.fail_after(WAIT_SECONDS):
         async with foreign_agent() as agent, front_of(agent, tmp_path, outage_seconds=60.0) as front:

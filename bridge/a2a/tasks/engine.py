@@ -521,6 +521,11 @@ class Engine:
         if not self._closing:
             self._recovery.adopt(task)
 
+    async def go_on(self, task_id: str, work: PlannedWork) -> None:
+        """See `Recovery.go_on`. A stopping process starts nothing."""
+        if not self._closing:
+            await self._recovery.go_on(task_id, work)
+
     async def take(
         self, request: SendMessageRequest, caller: CallContext, *, watch: bool, only: str | None = None
     ) -> AcceptedMessage:

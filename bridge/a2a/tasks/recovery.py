@@ -12,7 +12,7 @@ from typing import Final
 from bridge.a2a.model.life import INTERRUPTED
 from bridge.a2a.model.objects import NO_CONFIGURATION, Role, TaskState
 from bridge.a2a.model.timeline import MomentKind
-from bridge.a2a.tasks.agent import Agent, Commit, RunningWork, Turn
+from bridge.a2a.tasks.agent import Agent, Commit, PlannedWork, RunningWork, Turn
 from bridge.a2a.tasks.intake import StartWork
 from bridge.a2a.tasks.live import LiveTask
 from bridge.a2a.tasks.moments import line_of
@@ -46,6 +46,20 @@ class Recovery:
     def adopt(self, stored: StoredTask) -> None:
         """Go on with a task of a replica that is gone. This replica holds the task now."""
         self._go_on(stored, _GONE, is_adopted=True)
+
+    async def go_on(self, task_id: str, work: PlannedWork) -> None:
+        """Start work on a task that waits for its client, without a message. Does nothing if the task waits no longer,
+        or another replica works on it.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        live = await self._tasks.find(task_id)
+        is_free = live is not None and live.running is None and live.failure is None
+        if live is None or not is_free or live.state not in INTERRUPTED or self._tasks.is_elsewhere(live):
+            return
+        live.running = RunningWork()
+        self._start(live, live.running, _turn_left(live), Commit(done=True), work)
 
     def _go_on(self, stored: StoredTask, why: str, *, is_adopted: bool) -> Commit | None:
         """Go on with a task. Returns the commit of its end, if it cannot go on; `why` is what it then says."""
