@@ -239,6 +239,14 @@ class ForwardingAgent:
             return WorkName(kept.skill_id, kept.agent, kept.trace)
         return WorkName() if kept is None else WorkName(trace=kept.trace)
 
+    def metadata_of(self, work: bytes) -> JsonObject | None:
+        """See `Agent.metadata_of`: what the remote task said of itself at last."""
+        try:
+            kept = kept_in(work)
+        except ValueError:  # of another release
+            return None
+        return kept.metadata if isinstance(kept, RemoteTask) else None
+
     def session_of(self, turn: Turn, context_id: str) -> None:  # noqa: ARG002
         """None: any process may send a message."""
         return

@@ -14,6 +14,8 @@ from bridge.trace import TraceContext, context
 
 _ASKED_BYTES: Final = 16_384
 """The largest status that is kept, in bytes. A larger one is rarely read again after its answer."""
+_METADATA_BYTES: Final = 16_384
+"""The largest metadata of a task that are kept, in bytes, since each stored event of the task has what is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,8 @@ class RemoteTask:
     asked: JsonObject | None = None
     """The remote status that asks for something, since a later read may still show it; None if nothing is asked, or if
     the status is large."""
+    metadata: JsonObject | None = None
+    """The metadata of the remote task when it last settled; None if it has none, or if the metadata are large."""
     trace: TraceContext = field(default_factory=context.get)
     """The trace of the turn that kept the value."""
     kind: Literal["remote-task"] = "remote-task"
@@ -44,11 +48,13 @@ class RemoteTask:
         """
         return None if self.asked is None else TaskStatus.model_validate(self.asked)
 
-    def asking(self, status: TaskStatus | None) -> RemoteTask:
-        """The task with the status that asks now; None if nothing is asked."""
-        asked = None if status is None else status.to_object()
-        is_small = asked is not None and len(json_bytes(asked)) <= _ASKED_BYTES
-        return replace(self, asked=asked if is_small else None)
+    def settled(self, asked: TaskStatus | None, metadata: JsonObject | None) -> RemoteTask:
+        """The task with the status that asks now, None if nothing is asked, and with its metadata."""
+        return replace(
+            self,
+            asked=None if asked is None else _if_small(asked.to_object(), _ASKED_BYTES),
+            metadata=None if metadata is None else _if_small(metadata, _METADATA_BYTES),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,10 @@ class WhichAgent:
             ValueError: another release has kept something else.
         """
         return SendMessageRequest.model_validate(self.request)
+
+
+def _if_small(value: JsonObject, most_bytes: int) -> JsonObject | None:
+    return value if len(json_bytes(value)) <= most_bytes else None
 
 
 Kept = RemoteTask | WhichAgent

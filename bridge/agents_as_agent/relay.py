@@ -55,6 +55,8 @@ class TaskRelay:
         """Our ids of the messages that were passed on."""
         self._state = TaskState.SUBMITTED if known is None else known.status.state
         self.has_ended = False
+        self._settling: JsonObject | None = None
+        """The metadata of the last event that settled the task."""
 
     def name(self, task_id: str, context_id: str | None = None) -> None:
         """Note the id of the remote task, before anything else of the task is passed on: from now on another process
@@ -100,9 +102,10 @@ class TaskRelay:
         status = outcome.status
         self._say_what_is_missing(outcome)
         asks = status.state not in ENDED
-        self.far = self.far.asking(status if asks else None)
+        metadata = {**(outcome.metadata or {}), **(self._settling or {})} or None
+        self.far = self.far.settled(status if asks else None, metadata)
         self.has_ended = not asks
-        await self._settle(status, outcome.metadata)
+        await self._settle(status, metadata)
 
     def _settle(self, status: TaskStatus, metadata: JsonObject | None) -> Commit:
         self._state = status.state
@@ -116,7 +119,9 @@ class TaskRelay:
 
     def _take_status(self, status: TaskStatus, metadata: JsonObject | None) -> None:
         if status.state in SETTLED:
+            self._settling = metadata or self._settling
             return
+        self._settling = None
         if status.message is not None and status.message.role is Role.AGENT:
             message = self._own(status.message)
             if message.message_id not in self._said or metadata:

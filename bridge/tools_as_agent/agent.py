@@ -443,6 +443,9 @@ class ToolsAgent:
             return False
         return is_answer(turn, self._usable_in(turn), self.options)
 
+    def metadata_of(self, work: bytes) -> None:
+        """See `Agent.metadata_of`. Metadata of results is on artifacts and events."""
+
     def canceling(self, work: bytes) -> None:
         """See `Agent.canceling`. The call of a waiting task has ended, or ends with its work."""
 

@@ -14,6 +14,7 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
+from a2a.types.a2a_pb2 import TaskState
 
 from bridge.a2a.client.agent_card import FoundCard
 from bridge.agents_as_agent.agent import ForwardingAgent
@@ -126,6 +127,23 @@ async def test_a_stream_has_each_event_of_the_agent_once(tmp_path: Path, skill: 
             assert [event for event in events[1:] if event != silent] == [
                 event for event in expected[1:] if event != silent
             ]
+
+
+async def test_the_metadata_of_a_task_are_shown_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def noted(turn: told.Turn) -> None:
+        await turn.update.update_status(TaskState.TASK_STATE_COMPLETED, metadata={"priority": "high"})
+
+    monkeypatch.setitem(told.SKILLS, "plain", noted)
+    with anyio.fail_after(WAIT_SECONDS):
+        async with foreign_agent() as agent, front_of(agent, tmp_path) as front:
+            answer = (await front.send(request("plain")))["task"]
+            listed = (await front.list())["tasks"][0]
+            async with PyClient(agent.url) as direct:
+                expected = (await direct.get(agent.seen.tasks[0])).get("metadata")
+            for task in (answer, await front.get(answer["id"]), listed):
+                assert task.get("metadata") == expected == {"priority": "high"}
 
 
 async def test_a_question_is_answered_in_the_same_remote_task(tmp_path: Path) -> None:

@@ -226,7 +226,9 @@ def test_a_client_stays_in_a_context_in_which_the_agent_stays() -> None:
 
 
 def test_what_is_kept_is_read_again() -> None:
-    task = RemoteTask("far", "t", "c", "plain").asking(snapshot("TASK_STATE_INPUT_REQUIRED").status)
+    task = RemoteTask("far", "t", "c", "plain").settled(
+        snapshot("TASK_STATE_INPUT_REQUIRED").status, {"priority": "high"}
+    )
     read = kept_in(kept_bytes(task))
     assert read == task
     assert isinstance(read, RemoteTask)

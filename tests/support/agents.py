@@ -83,6 +83,9 @@ class Scripted:
         """Its only skill."""
         return WorkName("act", "scripted")
 
+    def metadata_of(self, work: bytes) -> None:
+        """None: it knows no metadata."""
+
     def session_of(self, turn: Turn, context_id: str) -> WorkSession | None:
         """The session that the test gives its work."""
         return self.session(turn, context_id)

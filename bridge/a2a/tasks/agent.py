@@ -402,6 +402,11 @@ class Agent(Protocol):
         """The name of the work that kept these bytes with its task."""
         ...
 
+    def metadata_of(self, work: bytes) -> JsonObject | None:
+        """The metadata of a task itself, which answers with the task show. `work` is the bytes that the worker kept
+        with the task. None if there is none."""
+        ...
+
     def session_of(self, turn: Turn, context_id: str) -> WorkSession | None:
         """The session in which the work for a turn continues, in this context; None if any process may do the work.
 

@@ -302,7 +302,8 @@ class Engine:
                 task = await self.registry.reached(accepted.live, accepted.seq, settled=True)
             settled = False
         task = task or await self.registry.reached(accepted.live, accepted.seq, settled=settled)
-        return with_note(with_history(task, configuration.history_length), accepted.note)
+        task = with_note(with_history(task, configuration.history_length), self._metadata_of(accepted.live))
+        return with_note(task, accepted.note)
 
     def written(self, request: SendMessageRequest, caller: CallContext) -> None:
         """Note that the answer to a message was written in full to its client."""
@@ -347,8 +348,12 @@ class Engine:
         """
         live = await self._own(task_id, caller)
         task = with_history(await self.registry.visible_state(live), history_length)
+        task = with_note(task, self._metadata_of(live))
         task = with_note(task, live.progress if caller.comes_late else None)
         return with_note(task, _moments_for(caller, live.moments))
+
+    def _metadata_of(self, live: LiveTask) -> JsonObject | None:
+        return self._agent.metadata_of(live.kept) if live.kept else None
 
     async def list(self, request: ListTasksRequest, caller: CallContext) -> ListTasksResponse:
         """One page of the caller's tasks, the newest status first.
@@ -375,6 +380,7 @@ class Engine:
         tasks = []
         for row in listing.tasks:
             note = self.registry.progress_of(row.task_id) if caller.comes_late else None
+            note = note or (self._agent.metadata_of(row.private) if row.private else None)
             read = partial(_listed_for, caller, row, note, shown)
             is_heavy = containers_in(row) > HEAVY_CONTAINERS
             tasks.append(await anyio.to_thread.run_sync(read) if is_heavy else read())
@@ -417,7 +423,7 @@ class Engine:
         task = await self.registry.reached(live, live.next_seq - 1, settled=True)
         if task.status.state is not TaskState.CANCELED:
             raise task_not_cancelable(task)
-        return with_history(task, None)
+        return with_note(with_history(task, None), self._metadata_of(live))
 
     async def _canceled_by_peer(self, live: LiveTask, cancel: CancelAtPeer, caller: CallContext) -> Task:
         """The task after its peer has canceled it, or is about to.
@@ -435,7 +441,7 @@ class Engine:
         state = task.status.state
         if state is not TaskState.CANCELED and (state in ENDED or not is_accepted):
             raise task_not_cancelable(task)
-        return with_history(task, None)
+        return with_note(with_history(task, None), self._metadata_of(live))
 
     async def _cancel_at_rest(
         self, live: LiveTask, cancel: Callable[[Job], Awaitable[bool]], caller: CallContext
