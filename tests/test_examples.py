@@ -29,14 +29,15 @@ def test_an_example_does_what_its_page_says(folder: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(EXAMPLES)))
 def test_the_files_of_the_examples_are_right_and_short(file: Path) -> None:
     loaded = load(file, TOKENS)
-    assert loaded.config.tools_as_agent or loaded.config.agents_as_tools
+    config = loaded.config
+    assert config.tools_as_agent or config.agents_as_tools or config.agents_as_agent
     lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line and line[0] != "#"]
     assert len(lines) < 25
 
 
 def test_each_example_has_a_page_and_the_list_of_examples_names_it() -> None:
     overview = (EXAMPLES / "README.md").read_text(encoding="utf-8")
-    assert len(FOLDERS) == 6
+    assert len(FOLDERS) == 7
     for folder in FOLDERS:
         assert f"({folder.name}/README.md)" in overview
         assert (folder / "bridge.toml").is_file()
