@@ -1,5 +1,5 @@
-"""Notices: reports besides hops, about token requests, logins, push notifications, answers in open calls, and questions
-to a model.
+"""Notices: reports besides hops, about token requests, logins, push notifications, answers in open calls, questions to
+a model, and definitions that are not as in the lock.
 
 The code that does such a thing then calls a function with a notice. The function never waits. Without a listener it is
 `ignore_notice`. No notice holds a token, an argument, or a message of a peer.
@@ -131,6 +131,18 @@ class ModelAsked:
     traceparent: str
 
 
+@dataclass(frozen=True, slots=True)
+class DefinitionDiffers:
+    """A tool server or an agent shows an item that is not as in the lock, or no longer shows it."""
+
+    peer: str
+    """The title in the configuration, such as `tool_servers.github`."""
+    kind: str
+    name: str
+    change: Literal["new", "changed", "gone"]
+    is_offered: bool
+
+
 Notice = (
     TokenNotice
     | LoginNotice
@@ -140,6 +152,7 @@ Notice = (
     | PushReceived
     | AnswerTaken
     | ModelAsked
+    | DefinitionDiffers
 )
 
 Notify = Callable[[Notice], None]

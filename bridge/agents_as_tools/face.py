@@ -60,6 +60,10 @@ _LONGEST_AGAIN_SECONDS: Final = 60.0
 """The pauses before an agent is watched again, after an error in watching it."""
 
 _FOLLOW_UPS: Final = frozenset({"task_result", "task_reply", "task_cancel"})
+_HELD_BACK: Final = (
+    ". Some tools of this server are held back, because their definitions are new or have changed and its operator has"
+    " not approved them"
+)
 _NOTHING: Final[Mapping[str, ToolOverride]] = MappingProxyType({})
 
 
@@ -265,6 +269,11 @@ class AgentsFace:
         """See `ToolFace.names_of`."""
         return self.listing.tools.names_of(tool)
 
+    def unknown_tool(self, name: str) -> McpRefusal:
+        """See `ToolFace.unknown_tool`."""
+        holds_back = any(agent.holds_back for agent in self.listing.agents.values())
+        return McpRefusal(INVALID_PARAMS, f"Unknown tool: {echoed(name)}{_HELD_BACK if holds_back else ''}")
+
     def work_of(self, name: str, arguments: JsonObject, principal: str) -> TaskWork:
         """See `ToolFace.work_of`. For a follow-up tool, the handle names the agent and its task."""
         if self._is_follow_up(name):
@@ -408,7 +417,7 @@ class AgentsFace:
     async def _call(self, incoming: IncomingCall) -> JsonObject:
         tool = self.listing.tools.by_name.get(incoming.name)
         if tool is None:
-            raise McpRefusal(INVALID_PARAMS, f"Unknown tool: {echoed(incoming.name)}")
+            raise self.unknown_tool(incoming.name)
         agent = self.listing.agents[tool.agent_key]
         if (hop := trace.hop.get()) is not None:
             hop.skill, hop.peer = tool.name, agent.key

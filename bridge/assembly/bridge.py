@@ -77,6 +77,7 @@ from bridge.local.user_folders import state_folder
 from bridge.mcp.client.kept_listings import FOLDER_NAME, listings_in
 from bridge.mcp.client.upstream import Upstream
 from bridge.notices import Notice
+from bridge.pinned.guard import DefinitionState
 from bridge.source_state import SourceState
 from bridge.text.jsonvalues import JsonObject
 
@@ -188,6 +189,7 @@ class Bridge:
                 self.plan, self.hops, push_url, self._login_desk.logins_at, self.telemetry.notify
             )
             self._shared = await stack.enter_async_context(resources)
+            self.telemetry.definitions = self._shared.guard.states.values
             self.replicas = await stack.enter_async_context(replicas_of(self.plan, self._shared.seal))
             self._shared_by_agents = SharedByAgents(
                 self._process,
@@ -248,6 +250,7 @@ class Bridge:
             signer = card_signer_of(plan)
             self.admission.require_clear(plan)
             turned_away, self._revoked = self._revoked | self._turned_away(plan), PrincipalNames()
+            self._shared.guard.update(plan.pinned)
             try:
                 await self._servers.start(plan, self.parts, fresh, first, self._group, patience_seconds)
                 await self._start_catalogs(plan, fresh)
@@ -257,6 +260,7 @@ class Bridge:
                 first.give_up()
                 with anyio.CancelScope(shield=True):
                     await fresh.end()
+                self._shared.guard.update(self.plan.pinned)
                 self._keep_out(plan, turned_away)
                 raise
             self._signing.signer = signer
@@ -608,7 +612,9 @@ class Bridge:
         Raises:
             StoreAwayError: a store cannot be reached.
         """
-        findings = await health_of(self.plan, self.parts, self.replicas, self.telemetry.audit)
+        findings = await health_of(
+            self.plan, self.parts, self.replicas, self.telemetry.audit, self._shared.guard.states.values()
+        )
         failures = await failures_of(
             self.parts.agents, asker, base_url, sees_contents=self._place.operators_see_contents
         )
@@ -631,11 +637,26 @@ class Bridge:
             return None
         if self.replicas is not None and not name:
             report["replicas"] = self.replicas.report
+        if not name and (differing := self._differing()):
+            report["definitions"] = differing
         if self.telemetry.audit is not None and (fault := self.telemetry.audit.fault) is not None:
             report |= {"status": Fitness.NOT_READY, "audit": fault}
         if closed := self.admission.closed:
             report |= {"status": Fitness.NOT_READY, "access": closed}
         return report
+
+    @property
+    def definition_states(self) -> Mapping[str, DefinitionState]:
+        """How the pinned servers and agents differ from the lock, by their titles."""
+        return self._shared.guard.states
+
+    def _differing(self) -> JsonObject:
+        """The servers and agents whose definitions are not as in the lock, by their titles."""
+        return {
+            state.title: state.to_object()
+            for state in self._shared.guard.states.values()
+            if state.differences or not state.is_locked
+        }
 
 
 def _mcp_path(name: str) -> str:

@@ -37,6 +37,7 @@ from bridge.identity.tokens.token_exchange import CallerTokens
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.mcp.tools import StandInKind
+from bridge.pinned.lock import PinnedAs, PinnedPlan
 from bridge.replicas.replica_address import ReplicaAddress
 from bridge.settings import RunSettings, ServerSettings
 from bridge.telemetry.database_sight import DatabaseSight
@@ -158,6 +159,8 @@ class RemotePlan:
     """The bindings over which it may be called, the preferred one first; empty leaves the choice to its card."""
     extensions: tuple[str, ...] = ()
     """The URIs of extensions to activate, beside the bridge's own."""
+    pinned: PinnedAs | None = None
+    """How its skills are pinned; None if they are not."""
     push: bool = True
     """Whether it is asked to notify the bridge of long calls."""
     own_card: OwnCard | None = None
@@ -419,6 +422,8 @@ class Plan:
     """By the names in their paths."""
     signing: CardSigningPlan | None = None
     """How the cards of published agents are signed; None leaves them unsigned."""
+    pinned: PinnedPlan = field(default_factory=PinnedPlan)
+    """Which definitions are approved, and what happens to others."""
     left_out: Mapping[str, LeftOut] = field(default_factory=dict)
     """Agents that an imported file lists and the bridge cannot call, by name."""
 
@@ -625,6 +630,7 @@ def changes_between(before: Plan, after: Plan, running: Plan) -> Changes:
                 else []
             ),
             *(["bridge.card_keys"] if before.signing != after.signing else []),
+            *(["the lock"] if before.pinned.lock != after.pinned.lock else []),
         ),
         tuple(f"{table}.{name}" for (table, old), new in tables for name in old if name not in new),
         tuple(_later(before, after, running)),

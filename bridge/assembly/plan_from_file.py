@@ -68,6 +68,7 @@ from bridge.mcp.client.transports.in_process import InProcessTarget, low_level
 from bridge.mcp.client.transports.stdio import ChildPace, StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.mcp.tools import StandInKind
+from bridge.pinned.lock import Lock, PinnedPlan, agent_title, server_title
 from bridge.replicas.replica_address import ReplicaAddress
 from bridge.settings import ServerSettings
 from bridge.translate.extensions.passed_metadata import DeclaredExtension
@@ -78,6 +79,7 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
     """Make the plan of a configuration."""
     config, table = loaded.config, loaded.config.bridge
     process, place, on_line = loaded.bridge_profile, _place(loaded), loaded.on_command_line
+    pinned = _pinned(loaded)
     return Plan(
         profile=process,
         place=place,
@@ -100,7 +102,10 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
             for key, table in config.tool_servers.items()
         },
         agents={
-            key: _remote(key, table, config.agents, process, place, on_line=on_line)
+            key: replace(
+                _remote(key, table, config.agents, process, place, on_line=on_line),
+                pinned=pinned.of(agent_title(key)),
+            )
             for key, table in config.agents.items()
         },
         catalogs={key: _catalog(key, table, process, place) for key, table in config.catalogs.items()},
@@ -109,8 +114,21 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
             **{name: _forwarding(name, table, loaded) for name, table in config.agents_as_agent.items()},
         },
         offered={name: _offered(table, loaded) for name, table in config.agents_as_tools.items()},
+        pinned=pinned,
         left_out=loaded.left_out,
     )
+
+
+def _pinned(loaded: LoadedConfig) -> PinnedPlan:
+    """Which servers and agents are pinned. Once there is a lock, all are, unless the file says otherwise."""
+    config = loaded.config
+    usual = config.bridge.pinned or ("off" if loaded.lock is None else "warn")
+    titled = {
+        **{server_title(key): server.pinned for key, server in config.tool_servers.items()},
+        **{agent_title(key): agent.pinned for key, agent in config.agents.items()},
+    }
+    modes = {title: mode or usual for title, mode in titled.items()}
+    return PinnedPlan({title: mode for title, mode in modes.items() if mode != "off"}, loaded.lock or Lock())
 
 
 def _place(loaded: LoadedConfig) -> ProcessPlan:

@@ -19,6 +19,7 @@ from bridge.a2a.client.interfaces import ConnectionPolicy, Trust
 from bridge.a2a.client.version_question import version_question
 from bridge.a2a.wire.versions import VERSIONS
 from bridge.agents_as_tools.push_hints import PushHints
+from bridge.assembly.pinned import ApprovedCard
 from bridge.assembly.plan import Plan, ProcessPlan, RemotePlan
 from bridge.config.tables.profile import Profile
 from bridge.errors import UsageError
@@ -30,6 +31,8 @@ from bridge.identity.logins.login_credentials import LoginConfig
 from bridge.local.private_files import private_folder
 from bridge.local.user_folders import cache_folder, state_folder
 from bridge.notices import Notify, TokenListener, ignore_notice
+from bridge.pinned.guard import DefinitionGuard
+from bridge.pinned.lock import agent_title
 from bridge.remotes.grpc_calls import GrpcTransports
 from bridge.remotes.on_behalf import ByExchange, ByHeader, ByLogin, OnBehalf
 from bridge.remotes.remote_agent import RemoteAgent
@@ -58,6 +61,8 @@ class SharedResources:
     """The logins of callers at a peer that wants a login of each; None if nobody could open a link to such a login."""
     notify: Notify = ignore_notice
     """Takes notices."""
+    guard: DefinitionGuard = field(default_factory=DefinitionGuard)
+    """Compares the definitions of servers and agents with the lock."""
     grpc: OpenGrpc | None = None
     """Makes transports over gRPC; None calls no agent over gRPC."""
 
@@ -92,6 +97,8 @@ async def shared_resources(
         GrpcTransports() as calls,
     ):
         hints = PushHints(push_url)
+        guard = DefinitionGuard(notify)
+        guard.update(plan.pinned)
         yield SharedResources(
             http,
             seal,
@@ -102,6 +109,7 @@ async def shared_resources(
             hints,
             logins_at,
             notify,
+            guard,
             calls.transports,
         )
 
@@ -233,6 +241,7 @@ def _remote_agent(
         account=remote.account,
         on_behalf=on_behalf,
         push=remote.push,
+        approve=ApprovedCard(shared.guard, agent_title(key)) if remote.pinned else lambda card: card,
     )
 
 

@@ -6,7 +6,7 @@ The names in labels are those of the parts that are served now, and what their p
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, get_args
@@ -25,6 +25,7 @@ from bridge.errors import StoreError
 from bridge.identity.logins.login_credentials import LoginConfig
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.notices import LoginEvent, Notice, Notify, PushOutcome, ignore_notice
+from bridge.pinned.guard import DefinitionState
 from bridge.telemetry.call_log import CallLog
 from bridge.telemetry.families import KnownNames, MetricFamily, MetricSample, SampleLabels, gauge
 from bridge.telemetry.metrics import HopMetrics, families_of
@@ -92,6 +93,8 @@ class Telemetry:
         self._fitness = fitness
         self.audit = audit
         """None writes none."""
+        self.definitions: Callable[[], Iterable[DefinitionState]] = tuple
+        """Gives how servers and agents differ from the lock."""
         self._metrics = None if place.metrics is None else HopMetrics(self.names)
         self._spans: SpanExport | None = None
         if place.traces is not None:
@@ -163,6 +166,7 @@ class Telemetry:
         gauges = [*_gauges_of(parts), *_fitness_gauges(parts, self._fitness()), *await _stored(parts)]
         gauges += self._metrics.counters(_foretold(parts))
         gauges += [] if self.audit is None else self.audit.families()
+        gauges += _definition_gauges(self.definitions())
         # A thousand histograms take a while, and nothing else would run meanwhile.
         return [*await anyio.to_thread.run_sync(families_of, read), *gauges]
 
@@ -232,6 +236,20 @@ def _gauges_of(parts: Parts) -> Iterator[MetricFamily]:
             for state, count in published.engine.running_by_state().items()
         ],
     )
+
+
+def _definition_gauges(states: Iterable[DefinitionState]) -> Iterator[MetricFamily]:
+    """How many definitions of each pinned server and agent are not as in the lock; nothing if none is pinned."""
+    samples: list[tuple[Mapping[str, str], float]] = []
+    for state in states:
+        section, _, peer = state.title.partition(".")
+        protocol = "mcp" if section == "tool_servers" else "a2a"
+        held_back = len(state.held_back)
+        for offered, count in (("yes", len(state.differences) - held_back), ("no", held_back)):
+            samples.append(({"peer": peer, "protocol": protocol, "offered": offered}, float(count)))
+    if samples:
+        words = "Definitions of a tool server or an agent that are not as in the lock"
+        yield gauge("mcp_a2a_definitions_differing", words, samples)
 
 
 def _fitness_gauges(parts: Parts, whole: Fitness) -> Iterator[MetricFamily]:

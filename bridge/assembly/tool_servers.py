@@ -10,6 +10,7 @@ import anyio
 import anyio.abc
 
 from bridge.assembly.parts import Parts, PartTask, PlannedPart, servers_of
+from bridge.assembly.pinned import ServerApprover
 from bridge.assembly.plan import Plan, PublishedPlan, ServerPlan
 from bridge.assembly.plan_digest import server_bytes
 from bridge.errors import PeerError, UsageError
@@ -29,6 +30,8 @@ from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.mcp.client.upstream import Upstream
 from bridge.notices import Notify, TokenListener, ignore_notice
+from bridge.pinned.guard import DefinitionGuard
+from bridge.pinned.lock import server_title
 from bridge.text.short_names import name_of, slug
 from bridge.tools_as_agent.skill_sources import SkillSource
 from bridge.trace import Hops
@@ -115,11 +118,13 @@ class ToolServers:
         notify: Notify,
         on_change: Callable[[], None],
         listings: ListingMemory,
+        guard: DefinitionGuard,
         keeps: bool = True,
     ) -> None:
         """`logins_at` gives the logins of callers at a server that wants them, and `notify` takes notices. `on_change`
         is called when a server lists other tools, comes up or goes down. `listings` keeps the tool lists, for a start
-        while servers are down. `keeps` says whether what is found out about a server is kept for the next start."""
+        while servers are down. `guard` compares them with the lock. `keeps` says whether what is found out about a
+        server is kept for the next start."""
         self._baggage_keys = baggage_keys
         self._logins_at = logins_at
         self._observer = observer
@@ -127,6 +132,7 @@ class ToolServers:
         self._notify = notify
         self._on_change = on_change
         self._listings = listings
+        self._guard = guard
         self._memory = ServerMemory(state_folder() / FILE_NAME, keeps=keeps)
 
     async def start(
@@ -205,6 +211,7 @@ class ToolServers:
             known_listing=None if listing is None else kept_listing(listing, plan.settings.schema_values),
             stand_ins=plan.stand_ins,
             shows_apps=plan.shows_apps,
+            approver=ServerApprover(self._guard, server_title(key)),
         )
         return upstream
 

@@ -19,6 +19,7 @@ from bridge.audit.journal import AuditJournal
 from bridge.identity.callers.principals import EVERYONE
 from bridge.notices import (
     AnswerTaken,
+    DefinitionDiffers,
     LoginNotice,
     LoginTaken,
     ModelAsked,
@@ -163,6 +164,15 @@ class AuditRecorder:
                 self._note_answer(notice)
             case ModelAsked():
                 self._note_model(notice)
+            case DefinitionDiffers():
+                decision = "allowed" if notice.is_offered else "refused"
+                self.note(
+                    "definition",
+                    peer=notice.peer,
+                    skill=notice.name,
+                    change=notice.change,
+                    decision=decision,
+                )
             case PushAttempt(outcome="given_up"):
                 self.note("webhook_given_up", face=notice.face, task=notice.task, target=notice.target)
             case PushReceived(outcome="refused"):

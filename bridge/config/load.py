@@ -49,6 +49,7 @@ from bridge.config.text.document import (
 from bridge.config.text.positions import KeyPath
 from bridge.config.text.secrets import ReadingContext, secrets_in
 from bridge.errors import ConfigError, UsageError
+from bridge.pinned.lock import Lock, lock_beside, read_lock
 from bridge.text.diagnostics import Diagnostic
 
 NO_SERVERS: Final[Mapping[str, object]] = MappingProxyType({})
@@ -88,6 +89,8 @@ class LoadedConfig:
     """Whether the configuration comes from options, not from a file."""
     left_out: Mapping[str, LeftOut] = field(default_factory=dict)
     """The agents of imported files that the bridge does not support, by name. No MCP server offers them."""
+    lock: Lock | None = field(default=None, repr=False)
+    """The approved definitions, from the lock beside the file; None without a lock."""
     servers: Mapping[str, object] = field(default_factory=dict, repr=False)
     """Tool servers that are objects in this process, by the names of their tables."""
 
@@ -133,14 +136,21 @@ class LoadedConfig:
 def load(
     path: Path, environment: Mapping[str, str] = os.environ, servers: Mapping[str, object] = NO_SERVERS
 ) -> LoadedConfig:
-    """Read a configuration file. `servers` are objects in place of its tool servers; see `load_text`.
+    """Read a configuration file, and the lock beside it. `servers` are objects in place of its tool servers; see
+    `load_text`.
 
     Raises:
         ConfigError: the file, or a file that it names, has errors. The message lists all of them.
     """
     document = read_toml(path, "the configuration")
     loaded = _of_text(document, path.absolute().parent, environment, servers)
-    return replace(loaded, path=path.absolute(), files=loaded.files | {path.absolute()})
+    path = path.absolute()
+    lock_file = lock_beside(path)
+    try:
+        lock = read_lock(lock_file)
+    except UsageError as exc:
+        raise ConfigError([Diagnostic(lock_file, str(exc))]) from exc
+    return replace(loaded, path=path, lock=lock, files=loaded.files | {path, lock_file})
 
 
 def load_text(

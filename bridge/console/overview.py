@@ -14,6 +14,8 @@ from bridge.assembly.routes import MCP
 from bridge.console.console_access import Visit
 from bridge.console.operations import at_work, operations_of
 from bridge.hosts.links import links_to_url
+from bridge.mcp.client.values import ToolListing
+from bridge.mcp.tools import UnservableTool
 from bridge.text.jsonvalues import JsonObject
 from bridge.version import __version__
 
@@ -116,7 +118,7 @@ def _peers(bridge: Bridge) -> Iterator[JsonObject]:
             "offers": len(upstream.listing.tools),
             "noun": "tool",
             "queued": queued[key],
-            "unservable": [f"{tool.name}: {tool.reason}" for tool in upstream.listing.left_out],
+            "unservable": [f"{tool.name}: {tool.reason}" for tool in _not_served(upstream.listing)],
             **known.get(key, _state("up" if upstream.down is None else "down", upstream.down)),
         }
     states = {key: one for face in _values(state["mcp"]) for key, one in _values_by_key(face["agents"])}
@@ -135,6 +137,10 @@ def _peers(bridge: Bridge) -> Iterator[JsonObject]:
             "unservable": [],
             **states.get(key, _state(agent.state.word, agent.down)),
         }
+
+
+def _not_served(listing: ToolListing) -> tuple[UnservableTool, ...]:
+    return (*listing.left_out, *listing.held_back)
 
 
 def _table_of(section: str, key: str) -> str:

@@ -279,10 +279,20 @@ def write_privately(file: Path, text: bytes, *, lasting: bool = False) -> None:
         OSError: the file cannot be written.
     """
     _make(file.parent)
+    write_whole(file, text, mode=0o600, lasting=lasting)
+
+
+def write_whole(file: Path, text: bytes, *, mode: int, lasting: bool = False) -> None:
+    """Write a file with these rights, completely or not at all. A link in its place is replaced, and not followed. With
+    `lasting`, the content is on the disk afterwards.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
     # An unpredictable name, opened exclusively: no link is followed, and no file is overwritten.
     beside = file.with_name(f"{file.name}.{uuid4().hex}")
     try:
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as out:
             out.write(text)
             if lasting:
                 out.flush()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pydantic import JsonValue
@@ -13,12 +13,20 @@ from bridge.a2a.client.http import redacted_url
 from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.wire.canonical_card import CardForm, CardProof
 from bridge.assembly.offered_server import other_kind_at
-from bridge.assembly.plan import RemotePlan
+from bridge.assembly.plan import Plan, RemotePlan
 from bridge.config.ready_mappings import ReadyMapping
 from bridge.errors import PeerError, counted
+from bridge.mcp.client.transports.stdio import StdioTarget
+from bridge.mcp.client.transports.streamable_http import ServerTarget
 from bridge.mcp.client.upstream import Upstream
 from bridge.mcp.tools import Tool
+from bridge.pinned.definitions import NOUNS
+from bridge.pinned.differences import differences
+from bridge.pinned.guard import MEND
+from bridge.pinned.oddities import oddities, vanished
+from bridge.process.peer_definitions import ReadDefinitions
 from bridge.remotes.remote_agent import RemoteAgent
+from bridge.text.command_packages import package_of
 from bridge.text.safe_text import without_hidden_characters
 from bridge.translate.language.plain_words import phrase_faults
 
@@ -79,10 +87,40 @@ def server_findings(
             *_on_unseen(
                 {f"the tool {tool.name}": tool.listed for tool in listing.tools}, "the card has them"
             ),
+            *release_advice(upstream.target),
         ),
         is_unauthorized=upstream.is_unauthorized,
         ready_mapping=name_of(ready),
     )
+
+
+def with_definitions(peer: PeerFindings, plan: Plan, read: ReadDefinitions) -> PeerFindings:
+    """The findings about a peer, with how its definitions differ from the lock and what stands out in them."""
+    faults, notes = [*peer.faults], [*peer.notes]
+    if (source := read.sources.get(peer.title)) is not None:
+        odd = {title: there.definitions for title, there in read.sources.items()}
+        notes += [str(oddity) for oddity in oddities(odd) if oddity.title == peer.title]
+        pinned = plan.pinned.of(peer.title)
+        if pinned is not None and pinned.definitions is None:
+            (faults if pinned.mode == "refuse" else notes).append(f"nothing of it is pinned: {MEND}")
+        elif pinned is not None and pinned.definitions is not None:
+            differing = differences(pinned.definitions, source.definitions)
+            notes += [difference.summary for difference in differing]
+            notes += [str(oddity) for oddity in vanished(peer.title, differing)]
+            held = [f"the {NOUNS[item.kind]} {item.name}" for item in differing if item.change != "gone"]
+            if held and pinned.mode == "refuse":
+                faults.append(f"not offered, as the lock does not have it so: {', '.join(held)}; {MEND}")
+    elif peer.title in plan.pinned.modes and peer.down is None and (why := read.unread.get(peer.title)):
+        notes.append(f"its definitions could not be compared with the lock: {why}")
+    return replace(peer, faults=tuple(faults), notes=tuple(notes))
+
+
+def release_advice(target: ServerTarget) -> Iterator[str]:
+    """A note on a command that may run another release at each start."""
+    package = package_of(target.argv) if isinstance(target, StdioTarget) else None
+    if package is not None and not package.is_exact:
+        exact = f"{package.name}{'@' if package.kind == 'npm' else '=='}1.2.3"
+        yield f"each start may run another release of {package.name}: `{exact}` would run only this release"
 
 
 def name_of(ready: ReadyMapping | None) -> str:

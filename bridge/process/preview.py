@@ -33,12 +33,15 @@ from bridge.identity.callers.principals import OfferedNames, Principal
 from bridge.identity.tokens.token_exchange import CallerTokens
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.mcp.client.upstream import Upstream
+from bridge.process.peer_definitions import read_definitions
 from bridge.process.peer_findings import (
     PeerFindings,
     agent_findings,
     catalog_findings,
     name_of,
+    release_advice,
     server_findings,
+    with_definitions,
 )
 from bridge.process.place_findings import FindingFault, RedirectUri, place_faults, redirect_uris
 from bridge.process.serve import unannounced_bridge
@@ -203,6 +206,7 @@ async def findings_of(plan: Plan, bridge: Bridge) -> Findings:
         server_findings(key, upstream, plan.servers[key].ready, is_needed=plan.fails_closed(key))
         for key, upstream in bridge.upstreams.items()
     ]
+    read = await read_definitions(plan, bridge)
     catalogs = [await catalog_findings(key, source) for key, source in bridge.catalogs.items()]
     remote = {
         (agent.key, agent.url): await agent_findings(agent, plan.agents.get(agent.key))
@@ -216,7 +220,7 @@ async def findings_of(plan: Plan, bridge: Bridge) -> Findings:
         *(_offered(offered, plan, principals.values(), _incomplete(bridge)) for offered in bridge.offered),
     )
     return Findings(
-        (*servers, *remote.values(), *catalogs),
+        tuple(with_definitions(peer, plan, read) for peer in (*servers, *remote.values(), *catalogs)),
         faces,
         (
             *_unused(plan),
@@ -260,7 +264,13 @@ def offline_findings(plan: Plan) -> Findings:
     servers, agents, catalogs = servers_of(plan), _agents_of(plan), catalogs_of(plan)
     peers = (
         *(
-            PeerFindings("tool_servers", key, str(plan.servers[key].target), ready_mapping=name_of(ready))
+            PeerFindings(
+                "tool_servers",
+                key,
+                str(plan.servers[key].target),
+                notes=tuple(release_advice(plan.servers[key].target)),
+                ready_mapping=name_of(ready),
+            )
             for key, ready in ((key, plan.servers[key].ready) for key in servers)
         ),
         *(PeerFindings("agents", key, redacted_url(plan.agents[key].url)) for key in agents),

@@ -95,11 +95,13 @@ class RemoteAgent:
         account: str = "",
         on_behalf: OnBehalf | None = None,
         push: bool = True,
+        approve: Callable[[FoundCard], FoundCard] = lambda card: card,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         """`key` is the configured key. `account` distinguishes this agent from others at the same URL. `on_behalf`
         gives the credentials for calls in the names of callers; with None, the agent is called in the bridge's name.
-        `push` says whether the agent may be asked for push notifications.
+        `push` says whether the agent may be asked for push notifications. `approve` gives the part of a card that may
+        be used, or raises a PeerError.
 
         The account stands for the credentials: the agent separates the tasks of different credentials, and a handle has
         to come back to the account that began its task. So `account` holds references to the credentials, which outlive
@@ -135,6 +137,9 @@ class RemoteAgent:
         self._on_behalf = on_behalf
         self.begins_anew = False
         """Whether the agent answered in a new context when a call last continued a conversation."""
+        self._approve = approve
+        self.whole_card: AgentCard | None = None
+        """Its card with what is not approved, too; None if the card was never read."""
         self.may_notify = push
         """Whether the agent may be asked for push notifications."""
 
@@ -187,6 +192,11 @@ class RemoteAgent:
         """Its card. Requires `has_card`."""
         assert self._card is not None, "it has been read"
         return self._card
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether some of its skills are not offered because their definitions are not approved."""
+        return self.whole_card is not None and self.whole_card is not self._card
 
     @property
     def client(self) -> AgentClient:
@@ -389,8 +399,15 @@ class RemoteAgent:
         """Use a card.
 
         Raises:
-            PeerError: the card names no interface that the bridge can call.
+            PeerError: the card names no interface that the bridge can call, or nothing of it is approved.
         """
+        self.whole_card = card.card
+        try:
+            card = self._approve(card)
+        except PeerError as exc:
+            self._client, self._card, self._found = None, None, None
+            self._set_fault(str(exc))
+            raise
         notes = address_notes(card, self._options.trust)
         for note in notes:
             logger.warning("%s: %s", self.key, note)

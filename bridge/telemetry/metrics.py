@@ -18,6 +18,7 @@ from typing import Final
 
 from bridge.notices import (
     AnswerTaken,
+    DefinitionDiffers,
     LoginNotice,
     LoginTaken,
     ModelAsked,
@@ -141,7 +142,7 @@ class HopMetrics:
                 )
                 of_outcome.add(notice.seconds)
                 self._count(_MODEL_TOKENS, (face,), notice.tokens)
-            case WebhookAsked() | AnswerTaken() | LoginTaken():
+            case WebhookAsked() | AnswerTaken() | LoginTaken() | DefinitionDiffers():
                 pass
 
     def _count(self, name: str, labels: SampleLabels, number: int = 1) -> None:

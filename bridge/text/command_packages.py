@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 Kind = Literal["npm", "pypi", "image", "command"]
@@ -24,6 +24,15 @@ class Package:
     name: str
     command: str = ""
     """The command of the package that is started, if the command line names it."""
+    version: str | None = field(default=None, compare=False)
+    """The version that the command line names, "" if it names none; None for a package that is not fetched by name."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the same release runs at every start. Of images and installed programs, the command does not say
+        it."""
+        exact = _EXACT.get(self.kind)
+        return self.version is None or exact is None or exact.fullmatch(self.version) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +97,20 @@ _RUNNERS: Final[Mapping[tuple[str, ...], _Runner]] = {
     ("podman", "run"): _IMAGE,
 }
 _SPEC: Final[Mapping[Kind, re.Pattern[str]]] = {
-    "npm": re.compile(r"(?P<name>(?:@[^/@:\s]+/)?[^/@:\s]+)(?:@[^/:\s]*)?"),
+    "npm": re.compile(r"(?P<name>(?:@[^/@:\s]+/)?[^/@:\s]+)(?:@(?P<version>[^/:\s]*))?"),
     "pypi": re.compile(
-        r"(?P<name>[A-Za-z0-9][\w.-]*)(?:\[[\w,.-]*\])?(?:(?:[=<>~!]=|[<>@])[^/:\s]*)?", re.ASCII
+        r"(?P<name>[A-Za-z0-9][\w.-]*)(?:\[[\w,.-]*\])?(?P<version>(?:[=<>~!]=|[<>@])[^/:\s]*)?", re.ASCII
     ),
     "image": re.compile(
         r"(?:(?:index\.)?docker\.io/)?(?P<name>[^/:@\s]+/[^/:@\s]+)(?::[\w.-]+)?(?:@sha256:\w+)?"
     ),
 }
 """A package with its version. A version that is a URL or a path is another package."""
+_EXACT: Final[Mapping[Kind, re.Pattern[str]]] = {
+    "npm": re.compile(r"=?v?\d+\.\d+\.\d+(?:[-+][\w.+-]+)?"),
+    "pypi": re.compile(r"(?:==|@)\d[\w.!+-]*"),
+}
+"""The versions that never mean another release, as `latest` and `^1.2` do."""
 _PROGRAM_END: Final = re.compile(r"\.(exe|cmd|bat)$", re.IGNORECASE)
 _PYTHON: Final = re.compile(r"(python|pypy)[\d.]*w?|py")
 _PYTHON_ALONE: Final = re.compile(r"-([uIEsSBqOP]+|3(\.\d+)?)")
@@ -159,7 +173,9 @@ def _run_by(runner: _Runner, words: Sequence[str]) -> Package | None:
     if spec is None:
         return None
     name = normalized(spec["name"]) if runner.kind == "pypi" else spec["name"]
-    return Package(runner.kind, name, _program(rest[0]) if named else "")
+    return Package(
+        runner.kind, name, _program(rest[0]) if named else "", spec.groupdict().get("version") or ""
+    )
 
 
 def _read(runner: _Runner, words: Sequence[str]) -> tuple[str, list[str]] | None:

@@ -166,6 +166,11 @@ class ToolsAgent:
             self.skill_set,
             unknown=self.unknown,
             route=self._chosen.route,
+            held_back=frozenset(
+                (source.key, tool.name)
+                for source in self._sources.values()
+                for tool in source.upstream.listing.held_back
+            ),
             ready={source.key: source.ready for source in self._sources.values()},
         )
         self.options = _with_routes(self._chosen, self.skill_set)

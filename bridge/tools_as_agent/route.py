@@ -302,7 +302,7 @@ def _understood(question: OwnQuestion | None, turn: Turn, skills: Skills, option
     ):
         return End(TaskState.COMPLETED, _words_on_skills(skills), is_brief=True)
     if isinstance(call, UnclearCall):
-        asking = own_questions.ask_which_skill(call, skills.tools)
+        asking = own_questions.ask_which_skill(call, skills.tools, holds_back=skills.holds_back)
         return _ask(own_questions.WHICH_SKILL, asking, OwnQuestion("", {}, ()))
     skill = skills.by_id[call.skill_id]
     return _checked(_with_first(call, skill.tool, turn) if question else call, skill, turn, options)

@@ -38,6 +38,7 @@ from bridge.mcp.client.upstream import OwnSession, QueueFullError, Upstream
 from bridge.text.jsonvalues import JsonObject
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.run_for_caller import require_caller_token
+from bridge.tools_as_agent.shared_definitions import approved_entries, refusal_of
 from bridge.tools_as_agent.shared_rights import view_of
 from bridge.tools_as_agent.shared_subscriptions import SubscriptionRules, SubscriptionRun
 from bridge.translate.extensions.mcp_requests import (
@@ -337,9 +338,16 @@ class RequestRun:
         sent = {key: value for key, value in params.items() if key != "_meta"}
         name = named if isinstance(named, str) else None
         try:
+            approver = self._source.upstream.approver
+            if approver is not None and (
+                refused := await refusal_of(self._request, session, self._source.upstream, approver)
+            ):
+                return refused
             result = await session.request(method, sent, name=name, meta=_passed_meta(params))
         except ServerRefusedError as exc:
             return McpError(exc.code, str(exc), exc.data)
+        if approver is not None:
+            result = approved_entries(method, result, approver)
         return visible(method, params, result, self._view)
 
 

@@ -116,6 +116,8 @@ class Skills:
     refused_ids: Mapping[str, str] = field(default_factory=dict)
     """The configured ids that could not be used, by the id that the skill has instead."""
     route: RouteRules = _NO_ROUTES
+    holds_back: bool = False
+    """Whether some tools are not served because their definitions are not approved."""
     _usable: dict[tuple[str, ...], Skills] = field(default_factory=dict, init=False, repr=False)
     _seen: dict[_Rights, Skills] = field(default_factory=dict, init=False, repr=False)
 
@@ -249,14 +251,16 @@ def skills_of(
     before: Skills | None = None,
     *,
     unknown: Collection[str] = (),
+    held_back: Collection[ToolKey] = (),
     route: RouteRules = _NO_ROUTES,
     ready: Mapping[str, Mapping[str, SkillOverride]] = _NO_READY,
 ) -> Skills:
     """The skills for these tools, each with the key of its server.
 
     Unchanged skills of `before` are reused, since the servers of an agent come up one by one. `unknown` are the keys of
-    servers that have never listed their tools: their tools may still force a server prefix on an id. `ready` are the
-    ready mappings of servers, by the keys of the servers and the names of their tools.
+    servers that have never listed their tools: their tools may still force a server prefix on an id. `held_back`
+    are tools that must not be served. `ready` are the ready mappings of servers, by the keys of the servers and the
+    names of their tools.
     """
     known = before.by_key if before else {}
     tools = {(source_key, tool.name): tool for source_key, tool in listed}
@@ -273,7 +277,7 @@ def skills_of(
         )
         for key, tool in tools.items()
     }
-    served = [key for key in tools if not overridden[key].hidden]
+    served = [key for key in tools if not overridden[key].hidden and key not in held_back]
     own = {key: ids[key] for key in served}
     wanted = {key: overridden[key].id or ids[key] for key in served}
     unique_ids = _unique(own, wanted)
@@ -289,6 +293,7 @@ def skills_of(
         {key: ids[key] for key in tools if overridden[key].hidden},
         {unique_ids[key]: wanted[key] for key in served if unique_ids[key] != wanted[key]},
         route,
+        holds_back=any(key in held_back for key in tools),
     )
 
 

@@ -42,6 +42,11 @@ _MAX_HINT: Final = 200
 _MAX_NAME: Final = 100
 """The most characters of an unknown name that are repeated."""
 
+HELD_BACK: Final = (
+    "Some skills of this agent are held back, because their definitions are new or have changed and its operator has"
+    " not approved them."
+)
+
 _MAX_ECHO: Final = 10_000
 """The most characters of a given argument, as JSON, that are repeated in a question."""
 
@@ -54,8 +59,11 @@ class ElicitAction(StrEnum):
     CANCEL = "cancel"
 
 
-def ask_which_skill(unclear: UnclearCall, skills: Mapping[str, Tool]) -> tuple[Part, ...]:
-    """The parts that ask for the skill: in words, and as data with the skills and their schemas."""
+def ask_which_skill(
+    unclear: UnclearCall, skills: Mapping[str, Tool], *, holds_back: bool = False
+) -> tuple[Part, ...]:
+    """The parts that ask for the skill: in words, and as data with the skills and their schemas. `holds_back` says that
+    some skills are not offered because their definitions are not approved."""
     lines = [f"- {skill_id}: {_first_line(tool)}" for skill_id, tool in list(skills.items())[:_MAX_SKILLS]]
     if len(skills) > _MAX_SKILLS:
         lines.append(f"- and {len(skills) - _MAX_SKILLS} more, in the agent card")
@@ -74,7 +82,7 @@ def ask_which_skill(unclear: UnclearCall, skills: Mapping[str, Tool]) -> tuple[P
         "skills": described,
         "example": {"skill": next(iter(skills), ""), "arguments": {}},
     }
-    text = "\n".join(filter(None, [_lead(unclear), *lines, how]))
+    text = "\n".join(filter(None, [_lead(unclear), HELD_BACK if holds_back else "", *lines, how]))
     return Part(text=text), Part(data=data, media_type="application/json")
 
 

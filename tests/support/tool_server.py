@@ -46,6 +46,8 @@ class ToolServer:
     released: anyio.Event = field(default_factory=anyio.Event)
     """Until then calls of `hold` do not end."""
     url: str = ""
+    ttl_ms: int = 0
+    """How long its list of tools is fresh; 0 leaves that to its clients."""
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[ToolServer]:
@@ -78,7 +80,8 @@ class ToolServer:
             await self.moved.wait()
 
     async def _list(self, _: Context, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[types.Tool.model_validate(one) for one in self.tools])
+        tools = [types.Tool.model_validate(one) for one in self.tools]
+        return types.ListToolsResult(tools=tools, ttl_ms=self.ttl_ms)
 
     async def _call(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         self.calls.append((params.name, params.arguments or {}))

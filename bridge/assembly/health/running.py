@@ -30,18 +30,24 @@ from bridge.assembly.stores import logins_of
 from bridge.errors import BridgeError
 from bridge.identity.callers.principals import Principal
 from bridge.identity.logins.login_credentials import LoginConfig
+from bridge.pinned.guard import DefinitionState
 from bridge.source_state import SourceState
 from bridge.text.jsonvalues import JsonObject
 from bridge.text.safe_text import shell_word
 
 
 async def health_of(
-    plan: Plan, parts: Parts, replicas: BridgeReplicas | None, audit: BridgeAudit | None
+    plan: Plan,
+    parts: Parts,
+    replicas: BridgeReplicas | None,
+    audit: BridgeAudit | None,
+    definitions: Iterable[DefinitionState] = (),
 ) -> list[HealthFinding]:
     """All findings about a bridge and its machine, in the order of the areas."""
     return [
         *_stores(parts),
         *_peers(parts),
+        *definition_findings(definitions),
         *await login_findings(plan),
         *_replicas(plan, replicas),
         *_audit(plan, audit),
@@ -112,6 +118,18 @@ def _peers(parts: Parts) -> Iterator[HealthFinding]:
                 kind, key, place, needs_login=state.needs_login, is_unauthorized=state.is_unauthorized
             )
             yield HealthFinding("peers", name, Grade.BAD, state.down, mend)
+
+
+def definition_findings(states: Iterable[DefinitionState]) -> Iterator[HealthFinding]:
+    """What servers and agents show that is not as in the lock."""
+    for state in states:
+        if words := state.words():
+            grade = (
+                Grade.BAD
+                if state.held_back or (state.mode == "refuse" and not state.is_locked)
+                else Grade.WARN
+            )
+            yield HealthFinding("peers", state.title, grade, words, "mcp-a2a pin")
 
 
 async def login_findings(plan: Plan) -> list[HealthFinding]:

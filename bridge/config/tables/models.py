@@ -60,6 +60,7 @@ from bridge.config.tables.values import (
     Text,
 )
 from bridge.config.text.secrets import Secret
+from bridge.pinned.lock import PinMode
 from bridge.settings import Count
 
 __all__ = [
@@ -171,6 +172,12 @@ class BridgeTable(Table):
         description="the forms of a card to sign, one signature each: `strict` is the form of A2A; `sdk` is the form "
         "of the SDKs, the only form that they can verify if the card has an empty value; without `sdk` "
         "they may refuse the card",
+    )
+    pinned: PinMode | None = Field(
+        default=None,
+        description="what happens to definitions of tool servers and agents that are not as in the lock, the file "
+        "beside this file that `mcp-a2a pin` writes: `warn` says so, `refuse` does not offer them, `off` compares "
+        "nothing; without it, `warn` if there is a lock",
     )
     hosts: HostNames = Field(default=(), description="more host names that the bridge answers under")
     origins: Origins = Field(

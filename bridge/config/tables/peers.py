@@ -34,6 +34,7 @@ from bridge.config.tables.values import (
 )
 from bridge.config.text.masking import shown_words
 from bridge.config.text.secrets import plain
+from bridge.pinned.lock import PinMode
 from bridge.settings import NotNegative
 
 
@@ -304,6 +305,11 @@ class ToolServerTable(Table):
         default=True,
         description="whether the ready mapping of a well-known server counts, if the command names its package",
     )
+    pinned: PinMode | None = Field(
+        default=None,
+        description="what happens to tools, prompts and templates that are not as in the lock (`mcp-a2a pin`): `warn` "
+        "says so, `refuse` does not offer them, `off` compares nothing; without it, `pinned` of `[bridge]` counts",
+    )
     each_replica: bool | None = Field(
         default=None,
         description="whether each of several processes on one socket (`serve --fd`) may start the command; if not, "
@@ -380,6 +386,11 @@ class AgentTable(Table):
         default=None,
         description='the keys, one of which must have signed its card: `{ jwks = "URL" }` or `{ file = "PATH" }`; any'
         " other card is refused, and only the signed part of the card is used",
+    )
+    pinned: PinMode | None = Field(
+        default=None,
+        description="what happens to skills that are not as in the lock (`mcp-a2a pin`): `warn` says so, `refuse` does "
+        "not offer them, `off` compares nothing; without it, `pinned` of `[bridge]` counts",
     )
     dialect: DialectChoice = Field(
         default="auto",

@@ -117,7 +117,7 @@ class DescribedServer(Protocol):
     """A tool server as its listing and description show it."""
 
     @property
-    def listing(self) -> ToolListing:
+    def whole_listing(self) -> ToolListing:
         """The tools that the server lists."""
         ...
 
@@ -144,7 +144,7 @@ class ListingKeeper:
 
     def store_if_changed(self, server: DescribedServer) -> None:
         """Store the server's listing, if the server is up and the listing has changed."""
-        listing, greeting = server.listing, server.greeting
+        listing, greeting = server.whole_listing, server.greeting
         if server.down is not None or greeting is None or listing is self._last:
             return
         self._last = listing

@@ -34,11 +34,11 @@ from bridge.mcp.client.known_servers import Fact, ServerMemory
 from bridge.mcp.client.session import Session
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
-from bridge.mcp.client.values import Greeting, ToolListing
+from bridge.mcp.client.values import Approver, Greeting, ToolListing
 from bridge.mcp.tools import StandInKind
 from bridge.settings import ServerSettings
 from bridge.source_state import HeardRefusal
-from bridge.text.jsonvalues import json_bytes
+from bridge.text.jsonvalues import JsonObject, json_bytes
 from bridge.trace import UNHEARD, Hops
 
 logger = logging.getLogger(__name__)
@@ -90,16 +90,20 @@ class Upstream:
         known_listing: KeptListing | None = None,
         stand_ins: frozenset[StandInKind] = frozenset(),
         shows_apps: bool = False,
+        approver: Approver | None = None,
     ) -> None:
         """`on_change` is called when the tools have changed, or the server went up or down; see `Session`.
         `known_listing` is what the server listed when an earlier process reached it. `stand_ins` are the kinds
-        of things that are presented as tools. `shows_apps` says whether the bridge declares MCP Apps to the server."""
+        of things that are presented as tools. `shows_apps` says whether the bridge declares MCP Apps to the server.
+        `approver` says what of a listing is held back; None offers all of it."""
         self.target = target
         self.logins = logins
         """The logins of the callers, each of whom has a session of its own; None if the server wants none of them."""
-        self._settings = settings
+        self.settings = settings
         self._concurrency, self._queue_most = concurrency, queue
         self._kept = known_listing
+        self.approver = approver
+        """Says which definitions are approved; None if all may be offered."""
         self._memory = memory or ServerMemory(None)
         self._make = partial(
             Session,
@@ -123,7 +127,7 @@ class Upstream:
         self._was_tried = False
         self._first = self._make(name, on_change=self._hear_change)
         self._shared = self._queue(
-            self._first, most_sessions=max(self._settings.sessions, 1), open_another=self._open
+            self._first, most_sessions=max(self.settings.sessions, 1), open_another=self._open
         )
         self._own: dict[tuple[str, ...], _Own] = {}
         self._reserved: Counter[str] = Counter()
@@ -135,7 +139,7 @@ class Upstream:
         return CallQueue(
             session,
             slots_each=self._slots_each,
-            contended_seconds=self._settings.contended_question_seconds,
+            contended_seconds=self.settings.contended_question_seconds,
             most_sessions=most_sessions,
             open_another=open_another,
         )
@@ -185,6 +189,13 @@ class Upstream:
 
     @property
     def listing(self) -> ToolListing:
+        """The tools that the server lists, and which of them are held back; until it is reached, those that it listed
+        last."""
+        whole = self.whole_listing
+        return whole if self.approver is None or self.greeting is None else self.approver(whole)
+
+    @property
+    def whole_listing(self) -> ToolListing:
         """The tools that the server lists; until it is reached, those that it listed last."""
         return self._first.listing if self._earlier is None else self._earlier.listing
 
@@ -237,6 +248,10 @@ class Upstream:
         """Wait for the first connection; see `Session.ready`."""
         await self._first.ready()
 
+    async def ask(self, method: str, params: JsonObject) -> JsonObject:
+        """Send a request in the name of the bridge, beside the calls of callers; see `Session.request`."""
+        return await self._first.request(method, params)
+
     def reserve(self, principal: str, *, even_if_full: bool = False) -> None:
         """Count a call of this principal among those that run or wait, until `release`.
 
@@ -245,7 +260,7 @@ class Upstream:
         Raises:
             QueueFullError: there is no room.
         """
-        most = self._concurrency * max(self._settings.sessions, 1) + self._queue_most
+        most = self._concurrency * max(self.settings.sessions, 1) + self._queue_most
         if (
             self._reserved.total() >= most
             and not even_if_full
@@ -339,7 +354,7 @@ class Upstream:
 
     def _key_of(self, principal: str, context_id: str) -> tuple[str, ...] | None:
         """The key of a caller's own session; None where callers share one."""
-        match self._settings.session:
+        match self.settings.session:
             case "shared":
                 return None
             case "principal":
@@ -352,7 +367,7 @@ class Upstream:
     def has_own_sessions(self) -> bool:
         """Whether callers have sessions of their own, which the server keeps something in. A session for a token is
         opened wherever the token comes."""
-        return self._settings.session != "shared" and self._callers is None
+        return self.settings.session != "shared" and self._callers is None
 
     def own_session(self, server: str, principal: str, context_id: str) -> OwnSession | None:
         """A caller's own session; None where callers share one. `server` is the server's key in its agent."""
@@ -362,7 +377,7 @@ class Upstream:
     @property
     def idle_seconds(self) -> float:
         """How long a caller's own session may be without a call before it ends."""
-        return self._settings.session_idle_seconds
+        return self.settings.session_idle_seconds
 
     def open_own(self, key: tuple[str, ...], on_end: Callable[[], None]) -> None:
         """Open a caller's own session, unless it is open. `on_end` is called once it has ended.
@@ -416,7 +431,7 @@ class Upstream:
             own.moved.notify()
 
     def _open_own(self, key: tuple[str, ...], caller: CallerToken | None = None) -> _Own:
-        if len(self._own) >= self._settings.sessions_most:
+        if len(self._own) >= self.settings.sessions_most:
             self._make_room()
         session = self._make(self.name, target=self._target_of(key, caller))
         own = self._own[key] = _Own(self._queue(session), caller if self._callers else None)
@@ -431,7 +446,7 @@ class Upstream:
 
     def _idle_seconds_of(self, own: _Own) -> float:
         left = math.inf if own.caller is None else own.caller.seconds_left()
-        return min(self._settings.session_idle_seconds, max(left, 0.0))
+        return min(self.settings.session_idle_seconds, max(left, 0.0))
 
     def _make_room(self) -> None:
         """Close the session that has been idle for longest.
@@ -442,7 +457,7 @@ class Upstream:
         idle = next((key for key, own in self._own.items() if own.users == 0), None)
         if idle is None:
             raise BusyError(
-                f"all sessions with {self.name} are in use ({self._settings.sessions_most}): "
+                f"all sessions with {self.name} are in use ({self.settings.sessions_most}): "
                 "`sessions_most` is the limit"
             )
         self._drop_own(idle, self._own[idle])

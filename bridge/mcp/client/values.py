@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from bridge.frozen import frozen
 from bridge.mcp.tools import Tool, UnservableTool
@@ -41,6 +41,8 @@ class ToolListing:
     """How long the list is fresh (MCP 2026-07-28 `ttlMs`); None if the server does not say."""
     stand_ins: tuple[Tool, ...] = ()
     """The tools that stand for prompts and resources of the server, if the configuration wants such tools."""
+    held_back: tuple[UnservableTool, ...] = ()
+    """Those of `tools` and `stand_ins` that must not be offered, and why. Their names stay taken."""
 
     def is_same(self, other: ToolListing) -> bool:
         """Whether two listings are equal."""
@@ -70,6 +72,27 @@ class ToolListing:
                 if tool not in before.left_out
             ),
         ]
+
+
+SharedItemKind = Literal["prompts", "templates"]
+
+
+class Approver(Protocol):
+    """Says which definitions of a server are approved."""
+
+    @property
+    def refuses(self) -> bool:
+        """Whether what is not approved must be held back."""
+        ...
+
+    def __call__(self, listing: ToolListing) -> ToolListing:
+        """The listing with what is held back of it."""
+        ...
+
+    def refusal(self, kind: SharedItemKind, name: str, entry: JsonObject | None) -> str:
+        """Why a prompt or a resource template must not be offered, in words; "" if it may. None says that the server
+        does not list it."""
+        ...
 
 
 @frozen

@@ -284,6 +284,10 @@ class ToolFace(Protocol):
         `with_apps` includes the tools that only MCP Apps may call."""
         ...
 
+    def unknown_tool(self, name: str) -> McpRefusal:
+        """The refusal of a call of a tool that the caller may not use, or that does not exist."""
+        ...
+
     def tool(
         self, name: str, may_use: MayUse = may_use_everything, *, with_apps: bool = False
     ) -> JsonObject | None:

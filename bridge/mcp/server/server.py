@@ -345,7 +345,7 @@ class McpServer:
         if self._endpoint is not None and self._endpoint.is_stopping:
             raise McpRefusal(INTERNAL_ERROR, "The bridge is stopping")
         if self._input_schema(incoming.name, incoming.may_use) is None:
-            raise McpRefusal(INVALID_PARAMS, f"Unknown tool: {echoed(incoming.name)}")
+            raise self._face.unknown_tool(incoming.name)
         trace.begin()
         with (
             self._hops.admitted(
@@ -396,7 +396,7 @@ class McpServer:
         name = param(context, "name")
         with_apps = takes_apps(context)
         if self._input_schema(name, principal_of(context).may_use, with_apps=with_apps) is None:
-            raise McpRefusal(INVALID_PARAMS, f"Unknown tool: {echoed(name)}")
+            raise self._face.unknown_tool(name)
         if (hop := trace.hop.get()) is not None:
             hop.skill, hop.is_answer = name, bool(param(context, "inputResponses"))
         reports = ProgressSender(context.session)

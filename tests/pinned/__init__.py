@@ -1,0 +1,1 @@
+"""Definitions that were approved, and what has changed since."""
