@@ -189,7 +189,7 @@ def test_each_face_has_its_profile(loaded: LoadedConfig) -> None:
 
 def test_every_file_that_was_read_is_known(loaded: LoadedConfig, path: Path) -> None:
     names = {file.name for file in loaded.files}
-    assert names == {"bridge.toml", "mine.toml", "default.toml", "mcp.json", "secret"}
+    assert names == {"bridge.toml", "bridge.lock", "mine.toml", "default.toml", "mcp.json", "secret"}
     assert all(file.is_absolute() for file in loaded.files)
 
 
