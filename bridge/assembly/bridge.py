@@ -167,6 +167,7 @@ class Bridge:
             notify=self.telemetry.notify,
             on_change=self._server_changed,
             listings=self.replicas or listings_in(folder, keeps=keeps),
+            guard=self._shared.guard,
             keeps=keeps,
         )
 

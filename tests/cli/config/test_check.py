@@ -336,8 +336,8 @@ def test_at_a_terminal_what_is_wrong_with_a_file_is_cut_between_words(command: s
         "  `relist_seconds`, `child_flush_seconds`, `child_exit_seconds`,",
         "  `child_quiet_seconds`, `child_output_seconds`, `result_limit_bytes`,",
         "  `result_json_values`, `tools_most`, `tools_limit_bytes`, `schema_values`,",
-        "  `unanswered_most`, `allow_private`, `known`, `each_replica`, `concurrency` and",
-        "  `call_timeout_seconds`",
+        "  `unanswered_most`, `allow_private`, `known`, `pinned`, `each_replica`,",
+        "  `concurrency` and `call_timeout_seconds`",
         "",
         "1 error in bridge.toml",
     ]

@@ -65,6 +65,7 @@ def test_commands_that_are_used_first_are_listed_first(tmp_path: Path) -> None:
     names = re.findall(r"^  (\w\S*)", listed, re.MULTILINE)
     assert names[:7] == ["wrap", "expose", "proxy", "serve", "init", "check", "doctor"]
     others = (
+        "pin",
         "show",
         "people",
         "install",

@@ -32,7 +32,7 @@ SERVER = ServerIdentity("https://tools.example.com", b"as one")
 class Server:
     """A server as a keeper sees it."""
 
-    listing: ToolListing
+    whole_listing: ToolListing
     greeting: Greeting | None = GREETING
     down: str | None = None
 
