@@ -31,7 +31,17 @@ async def command(*arguments: str) -> int:
     return await anyio.to_thread.run_sync(partial(main, arguments))
 
 
-async def test_the_command_prints_a_table_and_writes_json(
+async def open_tasks_of(base_url: str) -> list[object]:
+    """The tasks of an agent that have not ended."""
+    tasks = []
+    async with httpx2.AsyncClient(headers={"A2A-Version": "1.0"}) as http:
+        for state in ("SUBMITTED", "WORKING", "INPUT_REQUIRED", "AUTH_REQUIRED"):
+            asked = {"status": f"TASK_STATE_{state}"}
+            tasks += (await http.get(f"{base_url}/tasks", params=asked)).json()["tasks"]
+    return tasks
+
+
+async def test_the_command_prints_a_table_and_writes_json_and_leaves_nothing_running(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     messages, results = tmp_path / "messages.json", tmp_path / "results.json"
@@ -39,6 +49,8 @@ async def test_the_command_prints_a_table_and_writes_json(
     async with running(config_for(raw_command())) as bridge:
         url = f"{bridge.base_url}/.well-known/agent-card.json"
         code = await command(url, "--messages", str(messages), "--json", str(results))
+        open_tasks = await open_tasks_of(bridge.base_url)
+    assert open_tasks == []
     printed = capsys.readouterr().out
     assert code == 0
     assert printed.startswith(f"Raw Server at {url}\n")
@@ -48,14 +60,22 @@ async def test_the_command_prints_a_table_and_writes_json(
     assert {one["outcomes"]["card"]["verdict"] for one in written if one["id"] == "card-served"} == {"pass"}
 
 
-async def test_a_must_that_fails_is_exit_code_1_and_says_what_came(
-    capsys: pytest.CaptureFixture[str],
+async def test_a_must_that_fails_is_exit_code_1_and_what_a_plain_greeting_cannot_bring_about_is_not_tried(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    results = tmp_path / "results.json"
     async with foreign_agent() as agent:
-        assert await command(agent.url) == 1
+        assert await command(agent.url, "--json", str(results)) == 1
     printed = capsys.readouterr().out
     assert "fail       MUST    JSONRPC    version-query" in printed
     assert "expected: error -32001 (TASK_NOT_FOUND)" in printed
+    untried = {
+        result["id"]
+        for result in json.loads(results.read_text())["results"]
+        if "not tried" in {outcome["verdict"] for outcome in result["outcomes"].values()}
+    }
+    assert not untried & {check.id for check in CHECKS if not check.needs}
+    assert untried >= {"subscribe-closes", "turn-mismatch", "stream-message"}
 
 
 async def test_wrong_usage_and_nobody_there_are_exit_code_2(
@@ -73,35 +93,11 @@ async def test_wrong_usage_and_nobody_there_are_exit_code_2(
     assert TOKEN not in said
 
 
-async def test_nothing_is_left_running() -> None:
-    messages = {name: OF_BRIDGE[name] for name in ("completes", "asks", "runs-long")}
-    async with running(config_for(raw_command())) as bridge:
-        await run_checks(bridge.base_url, messages=messages)
-        async with httpx2.AsyncClient(headers={"A2A-Version": "1.0"}) as http:
-            open_tasks = []
-            for state in ("SUBMITTED", "WORKING", "INPUT_REQUIRED", "AUTH_REQUIRED"):
-                asked = {"status": f"TASK_STATE_{state}"}
-                open_tasks += (await http.get(f"{bridge.base_url}/tasks", params=asked)).json()["tasks"]
-    assert open_tasks == []
-
-
 async def test_without_a_card_nothing_passes() -> None:
     async with foreign_agent() as agent:
         report = await run_checks(f"{agent.url}/no/agent/card.json")
     verdicts = {outcome.verdict for result in report.results for outcome in result.outcomes.values()}
     assert verdicts == {Verdict.FAIL, Verdict.NOT_TRIED}
-
-
-async def test_what_a_plain_greeting_cannot_bring_about_is_not_tried() -> None:
-    async with foreign_agent() as agent:
-        report = await run_checks(agent.url)
-    without_need = {result.id for result in report.results if not result.check.needs}
-    assert not {check_id for check_id, _ in report.untried()} & without_need
-    assert {check_id for check_id, _ in report.untried()} >= {
-        "subscribe-closes",
-        "turn-mismatch",
-        "stream-message",
-    }
 
 
 def test_each_check_has_an_id_a_sentence_and_bindings_of_its_own() -> None:

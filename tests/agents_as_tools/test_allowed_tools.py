@@ -43,6 +43,8 @@ from tests.support.running import listening
 from tests.support.several import team as tracker_agent
 from tests.support.tool_server import ToolServer, listed
 
+pytestmark = pytest.mark.smoke("*auto*")
+
 each_mode = pytest.mark.parametrize("mode", ["auto", "legacy"])
 each_version = pytest.mark.parametrize("version", [MODERN, LEGACY])
 FOLLOW_UPS = ["task_result", "task_reply", "task_cancel"]
@@ -137,6 +139,7 @@ async def test_a_forbidden_tool_is_answered_like_an_unknown_tool(mode: str, tmp_
 
 @each_mode
 @pytest.mark.proves("web-skills")
+@pytest.mark.smoke("*")
 async def test_only_allowed_skills_are_found_and_called(mode: str, tmp_path: Path) -> None:
     async with foreign_agent() as agent, serving(tmp_path, agent.url, granularity="search") as team:
         async with team.by("bob", mode) as bob:

@@ -13,6 +13,8 @@ from tests.support.booking_agent import APPROVAL, Books
 from tests.support.exposing import answering
 from tests.support.scripted_agent import Json
 
+pytestmark = pytest.mark.smoke("*auto*")
+
 each_mode = pytest.mark.parametrize("mode", ["auto", "legacy"])
 each_no = pytest.mark.parametrize("action", ["decline", "cancel"])
 DID: Final = {"decline": "declined", "cancel": "canceled"}

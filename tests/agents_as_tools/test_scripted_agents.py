@@ -16,6 +16,8 @@ from tests.support.exposing import answering, exposing
 from tests.support.running import EXTENSION
 from tests.support.scripted_agent import Json, Script, scripted_agent
 
+pytestmark = pytest.mark.smoke("*auto*")
+
 each_mode = pytest.mark.parametrize("mode", ["auto", "legacy"])
 WAIT_SECONDS = 20
 

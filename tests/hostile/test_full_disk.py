@@ -45,6 +45,7 @@ async def in_service(engine: Engine) -> None:
 @pytest.mark.parametrize("size_bytes", [1, 4_000, 40_000, 200_000])
 @pytest.mark.parametrize("room_bytes", [0, 4_096, 8_192, 16_384, 32_768, 65_536])
 @pytest.mark.proves("store-visible")
+@pytest.mark.smoke("0-*", "4096-1")
 async def test_once_a_full_disk_has_room_again_the_task_has_ended_and_new_ones_are_taken(
     disk: SmallDisk, room_bytes: int, size_bytes: int
 ) -> None:

@@ -202,6 +202,7 @@ INJECTIONS = [
 
 @pytest.mark.parametrize("injection", INJECTIONS)
 @pytest.mark.parametrize("obeys", ["wipe", "secret", "format_disk"])
+@pytest.mark.smoke("wipe-*")
 async def test_a_model_that_obeys_a_description_runs_nothing_without_a_yes(
     tmp_path: Path, injection: str, obeys: str
 ) -> None:

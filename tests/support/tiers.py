@@ -42,13 +42,13 @@ def mark_long(items: Iterable[pytest.Item], *, are_all: bool) -> None:
             where = test if node is item else node.nodeid
             marked.setdefault(where, _Marked(mark.args)).of_tests[test].append((case, item))
             break
-    for where, found in marked.items():
-        known = [case for cases in found.of_tests.values() for case, _ in cases]
-        missing = sorted(name for name in found.names if not any(_is(name, case) for case in known))
+    for where, group in marked.items():
+        known = [case for cases in group.of_tests.values() for case, _ in cases]
+        missing = sorted(name for name in group.names if not any(_is(name, case) for case in known))
         if are_all and missing:
             raise pytest.UsageError(f"{where} has no case {missing[0]!r} of its mark `smoke`")
-        for test, cases in found.of_tests.items():
-            others = [item for case, item in cases if not any(_is(name, case) for name in found.names)]
+        for test, cases in group.of_tests.items():
+            others = [item for case, item in cases if not any(_is(name, case) for name in group.names)]
             if test == where or len(others) < len(cases):
                 for item in others:
                     item.add_marker("long")

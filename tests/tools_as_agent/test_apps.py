@@ -87,6 +87,7 @@ def declared(card: Json, uri: str) -> Json | None:
 
 @MODES
 @ERAS
+@pytest.mark.smoke("legacy-auto", "modern-legacy")
 async def test_a_host_that_shows_apps_gets_what_the_server_has(mode: str, era: Era, tmp_path: Path) -> None:
     async with clock(tmp_path, era) as (apps, there), host(there, mode) as client:
         tools = await tools_of(client)

@@ -50,6 +50,7 @@ def words_of(task: Json) -> str:
     [(RESET, 1), (RESET_AFTER_HEAD, 1), (cut_after(20), 1), (SWALLOWED, 0)],
     ids=["reset", "reset after the head", "half", "swallowed"],
 )
+@pytest.mark.smoke("reset-*", "half-modern")
 async def test_a_lost_answer_fails_its_task_and_the_call_is_not_sent_again(
     place: str, fault: Fault, calls: int, reference: Reference
 ) -> None:

@@ -104,6 +104,7 @@ EVERY_MESSAGE = [
 @pytest.mark.parametrize(("package", "name"), EVERY_MESSAGE, ids=lambda said: said)
 @settings(max_examples=6, deadline=None, database=None)
 @given(data=st.data())
+@pytest.mark.smoke("lf.a2a.v1-*", "a2a.v1-Task", "a2a.v1-Message")
 def test_every_message_is_what_the_official_mapping_makes_of_it(
     package: str, name: str, data: st.DataObject
 ) -> None:

@@ -184,6 +184,7 @@ write("half a line")
 @pytest.mark.parametrize("request_id", [7, "call 7"])
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("kind", ["result", "error"])
+@pytest.mark.smoke("result-*-call 7", "error-*-7")
 async def test_an_answer_above_the_limit_is_an_error_and_the_next_one_works(
     kind: str, first: bool, request_id: int | str
 ) -> None:
