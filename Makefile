@@ -82,7 +82,7 @@ cost: .venv/developing ## Measure the CPU time of a call beside another checkout
 docs: .venv/documenting ## Make a site of docs/ in .run/site, and check every link and anchor
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
-release: .venv/releasing ## Play a release and its newcomer in a new folder of .run: nothing is published (3 minutes)
+release: .venv/releasing .venv/documenting peers ## Play a release, its newcomer, its site and its README in a new folder of .run: nothing is published (6 minutes)
 	@mkdir -p .run && $(BIN)/python -m tests.release all "$$(mktemp -d .run/release.XXXXXX)"
 
 check: .venv/developing ## Check format, lint, types and layers

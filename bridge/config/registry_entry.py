@@ -218,7 +218,9 @@ def _package_choice(package: _EntryPackage) -> EntryChoice:
 def _package_obstacle(package: _EntryPackage) -> str:
     runner = _RUNNERS.get(package.registry_type)
     if package.registry_type == "mcpb":
-        return "an MCP bundle is unpacked and started by a host, not by the bridge"
+        return (
+            "an MCP bundle is for hosts: unpack the file (a zip), and name the command of its manifest.json"
+        )
     if runner is None:
         return f"the bridge starts packages of {', '.join(_RUNNERS)}"
     if package.transport.type != "stdio":

@@ -3,7 +3,8 @@
 - `build FOLDER` builds the files of a release twice, checks them, and lists what they need (CycloneDX).
 - `try FOLDER` installs the wheel of a folder into empty environments, and makes the first call in each direction.
 
-Without arguments, both happen in `dist/`, and an MCP bundle is written, judged and started. Nothing is published.
+Without arguments, both happen in `dist/`, an MCP bundle is written, judged and started, the site is built, and each
+command of the README is typed. Nothing is published.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.release import artifacts, newcomer
+from tests.release import artifacts, newcomer, pages
 from tests.run import ROOT
 
 SBOM: Final = "mcp-a2a.cdx.json"
@@ -40,11 +41,8 @@ def main(words: Sequence[str] | None = None) -> int:
         if options.part != "build":
             _try(options.folder, options.python or newcomer.pythons_here())
         if options.part == "all":
-            from tests.release import bundles  # it needs the extra `dev`
-
-            with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-                print(bundles.play(Path(folder)))
-    except (artifacts.ReleaseError, newcomer.NewcomerError) as exc:
+            _play_the_rest()
+    except (artifacts.ReleaseError, newcomer.NewcomerError, pages.PagesError) as exc:
         print(exc, file=sys.stderr)
         return 1
     return 0
@@ -98,6 +96,15 @@ def _try(folder: Path, pythons: Sequence[str]) -> None:
             slow.append(taken.way)
     if slow:
         raise newcomer.NewcomerError(f"more than {newcomer.SECONDS_MOST:g} s of CPU: {', '.join(slow)}")
+
+
+def _play_the_rest() -> None:
+    from tests.release import bundles  # it needs the extra `dev`
+
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        print(bundles.play(Path(folder)), flush=True)
+        print(pages.site(Path(folder, "site")), flush=True)
+    print(pages.readme(), flush=True)
 
 
 if __name__ == "__main__":

@@ -191,7 +191,10 @@ def test_another_package_of_the_entry_is_picked_by_its_number(registry: Registry
     assert init(registry, tmp_path, "--yes", "--pick", "3").returncode == 0
     assert written(tmp_path)["tool_servers"]["weather"] == {"url": "https://weather.example.com/mcp"}
     refused = init(registry, tmp_path, "--yes", "--pick", "1", "other.toml")
-    assert "an MCP bundle is unpacked and started by a host" in refused.stderr
+    assert (
+        "an MCP bundle is for hosts: unpack the file (a zip), and name the command of its manifest.json"
+        in refused.stderr
+    )
 
 
 def test_the_options_belong_to_a_registry(tmp_path: Path) -> None:
