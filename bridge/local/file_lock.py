@@ -71,14 +71,15 @@ class OwnedFile:
             return f"{exc.filename} cannot be inspected: {exc.strerror}"
         if _inode(status) != self._inode:
             return "another file has taken its place"
-        if self._log not in (None, _inode(log_status)):
+        log = _inode(log_status)
+        if self._log not in (None, log):
             return "another file has taken the place of its log"
         if status.st_size < self._size_bytes:
             return "it was cut short"
         # SQLite's lock keeps others from reading on Windows, and from writing as well.
         if hasattr(os, "pread") and os.pread(self._descriptor, len(MAGIC), 0) != MAGIC:
             return "its beginning was overwritten"
-        self._log, self._size_bytes = _inode(log_status), status.st_size
+        self._log, self._size_bytes = log, status.st_size
         return None
 
 

@@ -12,6 +12,7 @@ snapshot in the batch covers are never written.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from bridge.store.records import TaskPosition, position_after
@@ -52,13 +53,18 @@ class Statement:
         The lists are padded to a power of two with rows of NULL, so that seven texts serve every length and stay in the
         connection's statement cache. Every statement below ignores rows of NULL.
         """
-        marks = f"({','.join('?' * self.width)})"
         for start in range(0, len(rows), ROWS_PER_STATEMENT):
             chunk = rows[start : start + ROWS_PER_STATEMENT]
             size = 1 << (len(chunk) - 1).bit_length()
             cells: list[Cell] = [cell for row in chunk for cell in row]
             cells += [None] * (self.width * (size - len(chunk)))
-            yield self.sql.format(rows=",".join([marks] * size)), cells
+            yield _text_of(self.sql, self.width, size), cells
+
+
+@lru_cache(maxsize=256)
+def _text_of(sql: str, width: int, size: int) -> str:
+    marks = f"({','.join('?' * width)})"
+    return sql.format(rows=",".join([marks] * size))
 
 
 _INTO: Final = "INTO {table} SELECT * FROM (VALUES {{rows}}) WHERE column1 IS NOT NULL"
@@ -238,17 +244,21 @@ class Batch:
             self._heads[task_id] = (task_id, *columns)
 
     def write(self, connection: sqlite3.Connection) -> None:
-        """Write all rows, in the open transaction.
+        """Write all rows, in the open transaction. Most batches have rows for few of the tables.
 
         Raises:
             sqlite3.Error: a row cannot be written.
         """
-        _INSERT_TASKS.run(connection, [*self._tasks.values()])
-        _UPDATE_HEADS.run(connection, [*self._heads.values()])
-        _KEEP_SNAPSHOTS.run(connection, [*self._snapshots.values()])
-        _REPLACE_PRIVATES.run(connection, [*self._privates.values()])
-        _DELETE_EVENTS.run(connection, [*self._folded.values()])
-        _INSERT_EVENTS.run(connection, [row for rows in self._events.values() for row in rows])
-        _REPLACE_MESSAGES.run(connection, [*self._messages.values()])
-        _REPLACE_WEBHOOKS.run(connection, [*self._webhooks.values()])
-        _PUT_INTO_OUTBOX.run(connection, self._outbox)
+        for statement, its_rows in (
+            (_INSERT_TASKS, self._tasks.values()),
+            (_UPDATE_HEADS, self._heads.values()),
+            (_KEEP_SNAPSHOTS, self._snapshots.values()),
+            (_REPLACE_PRIVATES, self._privates.values()),
+            (_DELETE_EVENTS, self._folded.values()),
+            (_INSERT_EVENTS, [row for rows in self._events.values() for row in rows]),
+            (_REPLACE_MESSAGES, self._messages.values()),
+            (_REPLACE_WEBHOOKS, self._webhooks.values()),
+            (_PUT_INTO_OUTBOX, self._outbox),
+        ):
+            if its_rows:
+                statement.run(connection, [*its_rows])

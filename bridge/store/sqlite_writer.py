@@ -255,10 +255,11 @@ class Writer:
 
     def _write(self, batch: Sequence[_Submitted]) -> list[_Answer]:
         changes = [item.change for item in batch]
-        unknown = {change.task_id for change in changes} - self._positions.keys()
-        self._positions.update(read_positions(self._connection, unknown))
+        if unknown := {change.task_id for change in changes} - self._positions.keys():
+            self._positions.update(read_positions(self._connection, unknown))
         contexts = {change.origin.context_id for change in changes if change.origin is not None}
-        rows = Batch(self._positions, read_context_owners(self._connection, contexts), self._hooked)
+        owners = read_context_owners(self._connection, contexts) if contexts else {}
+        rows = Batch(self._positions, owners, self._hooked)
         answers: list[_Answer] = []
         for item in batch:
             try:

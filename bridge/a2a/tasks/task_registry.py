@@ -346,7 +346,7 @@ class TaskRegistry:
             self._yield_to_others(live)
         elif live.failure is not None:
             self._mend(live)
-        elif live.idle and self._live.get(live.id) is live:
+        elif live.running is None and live.idle and self._live.get(live.id) is live:
             del self._live[live.id]
             self._rest(live)
         if self._is_shared:
