@@ -73,8 +73,8 @@ operate: .venv/operating peers ## See the alerts and the dashboard before a real
 	@$(BIN)/python -m tests.operate.installed
 	@$(BIN)/python -m pytest tests/operate -m "not slow" -n $(WORKERS) --dist worksteal
 
-bench: .venv/benching peers ## Measure the bridge beside the MCP SDK and a2a-sdk (15 minutes; docs/benchmarks.md)
-	@$(BIN)/python -m tests.benchmarks
+bench: .venv/benching ## Measure the bridge beside an earlier commit, the MCP SDK and a2a-sdk, and write docs/benchmarks.md (BEFORE=COMMIT; 7 minutes)
+	@$(BIN)/python -m tests.benchmarks.page $(if $(BEFORE),--before "$(BEFORE)")
 
 cost: .venv/developing ## Measure the CPU time of a call beside another checkout (BEFORE=its folder; 6 minutes)
 	@$(BIN)/python -m tests.benchmarks.cost "$(BEFORE)"

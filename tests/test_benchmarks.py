@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -11,13 +12,14 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult, TextContent
 
-from tests.benchmarks import agent_client, replicas
+from tests.benchmarks import agent_client, page, replicas
 from tests.benchmarks.__main__ import PARTS, parser, run
 from tests.benchmarks.cost import BRIDGES, MOST, Pair, measure, ratio_of, wrap_command
 from tests.benchmarks.direct_client import require_text
 from tests.benchmarks.figures import number, percentile, spread
 from tests.benchmarks.load_calls import require_completed
 from tests.benchmarks.load_streams import checked
+from tests.benchmarks.picture import bars
 from tests.benchmarks.workplace import BenchmarkError, Workplace, workplace
 from tests.support import forked
 from tests.support.command import ROOT, environment
@@ -191,6 +193,35 @@ def test_figures_have_three_digits_that_count(value: float, said: str) -> None:
 def test_a_spread_is_the_least_and_the_most_of_the_rounds() -> None:
     assert spread(2.0, [3.0, 1.0]) == "2.00 (1.00..3.00)"
     assert spread(2.0, [2.0]) == "2.00"
+
+
+# The page of all contestants
+
+
+def test_a_page_gets_new_figures_between_its_marks() -> None:
+    old = f"# Benchmarks\n\n{page.BEGIN}\n\nold\n{page.END}\n\n## More\n"
+    assert page.written(old, "new") == f"# Benchmarks\n\n{page.BEGIN}\n\nnew\n{page.END}\n\n## More\n"
+    with pytest.raises(ValueError, match="the page has no"):
+        page.written("# Benchmarks\n", "new")
+
+
+def test_a_figure_that_was_measured_in_one_round_is_shown_of_this_round() -> None:
+    values = {f"{name}.memory_cpu": cpu for name, cpu in (("now", 1.0), ("before", 1.5), ("a2a-sdk", 4.5))}
+    both = values | {"direct.cpu": 0.5}
+    rows = {row[0]: row[1:] for row in page.ratios_table([both | {"now.idle_kib": 14.0}, both]).rows}
+    assert rows["own CPU a call, of a2a-sdk's, memory"] == [
+        "0.250 (0.250..0.250)",
+        "0.125 (0.125..0.125)",
+        "≤ 0.16",
+    ]
+    assert rows["idle stream: KiB"] == ["-", "14.0", "≤ 15"]
+    assert rows["`pwrite64` a call"] == ["-", "-", "≤ 30"]
+
+
+def test_a_picture_has_a_bar_for_each_value() -> None:
+    drawn = bars({"A & B": [("mcp-a2a", 1.0), ("other", 2.0)]}, "1 and 2")
+    assert re.findall(r'<rect[^>]* width="([^"]+)"', drawn) == ["235.0", "470.0"]
+    assert ">A &amp; B<" in drawn
 
 
 # What a call costs beside another checkout

@@ -18,6 +18,7 @@ from bridge.config.load import load
 from bridge.config.tables.profile import load_profile
 from tests.benchmarks.__main__ import parser as benchmarks
 from tests.benchmarks.cost import parser as cost
+from tests.benchmarks.page import parser as page_of_benchmarks
 from tests.hostile.soak.__main__ import parser as soak
 from tests.peers.node import require_peers
 from tests.support.command import ROOT, WAIT_SECONDS, Wrapping, run_here, wrapping
@@ -37,7 +38,7 @@ NOT_TYPED: Final[Mapping[str, str]] = {
     r"make release\b": "people run it, for minutes; tests/release has its parts",
     r"make operate\b": "people run it, as it needs Prometheus",
     r"make shake\b": "CI runs it, and tests/shake/test_history.py has what it finds",
-    r"python -m tests\.benchmarks ": "they measure for minutes; tests/test_benchmarks.py has their options",
+    r"python -m tests\.benchmarks(\.page)? ": "they measure for minutes; tests/test_benchmarks.py has their options",
     r".*\bexample\.com": "nobody answers at example.com",
     r"mcp-a2a \w+ https://desk\.lan:": "it is typed at another machine",
     r".*\buvx mcp-server-time": "it is fetched from the network; the one from npm is run from .peers",
@@ -250,7 +251,7 @@ def test_every_option_in_the_documentation_exists() -> None:
     commands = list(commands_of(cli, click.Context(cli)))
     known = {option for command in commands for parameter in command.params for option in parameter.opts}
     known |= {"--help", "--version"}
-    for parser in (benchmarks, cost, soak):
+    for parser in (benchmarks, cost, page_of_benchmarks, soak):
         known |= set(re.findall(r"--[a-z][a-z-]+", parser().format_help()))
     ours = {
         page: re.sub(rf"^\$ ({_OF_OTHERS}) .*$", "", page.read_text(), flags=re.MULTILINE) for page in PAGES

@@ -172,9 +172,9 @@ def _asking_expose(place: Workplace, checkout: Path) -> Iterator[tuple[Started, 
         yield asking, {"cpu_of": "server"}
 
 
-def wrap_command(checkout: Path, port: int) -> list[str]:
+def wrap_command(checkout: Path, port: int, store: str = "memory:") -> list[str]:
     """`mcp-a2a wrap` of a checkout, which ends at once when another one's code would run."""
-    words = ["wrap", "--era", "legacy", "--log-level", "warning", "--port", str(port), "--store", "memory:"]
+    words = ["wrap", "--era", "legacy", "--log-level", "warning", "--port", str(port), "--store", store]
     return [sys.executable, "-P", "-c", _RUN, str(checkout), *words, "--", *server_command("raw")]
 
 

@@ -95,18 +95,23 @@ def _start_import(place: Workplace) -> Run:
 
 def _start_tools(place: Workplace, name: str, command: Sequence[str], calls: int) -> Run:
     with place.started(command) as started:
-        client = {"name": "bench", "version": "1"}
-        params = {"protocolVersion": _REVISION, "capabilities": {}, "clientInfo": client}
-        _asked(started, "initialize", params)
-        started.tell({"jsonrpc": "2.0", "method": "notifications/initialized"})
-        tools = _asked(started, "tools/list", {})["tools"]
+        listed_tools(started, name)
         ready_seconds = time.perf_counter() - started.since
-        if "echo" not in [tool["name"] for tool in tools]:
-            raise BenchmarkError(f"{name} lists no echo: {tools!r}")
         listed_mib = _rss_mib(started)
         for _ in range(calls):
             _require_echo(started)
         return Run(name, ready_seconds, listed_mib, _rss_mib(started))
+
+
+def listed_tools(started: Started, name: str) -> None:
+    """List the tools of a face, as the first thing that its client does."""
+    client = {"name": "bench", "version": "1"}
+    params = {"protocolVersion": _REVISION, "capabilities": {}, "clientInfo": client}
+    _asked(started, "initialize", params)
+    started.tell({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    tools = _asked(started, "tools/list", {})["tools"]
+    if "echo" not in [tool["name"] for tool in tools]:
+        raise BenchmarkError(f"{name} lists no echo: {tools!r}")
 
 
 def _require_echo(started: Started) -> None:
