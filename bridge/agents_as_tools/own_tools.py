@@ -61,7 +61,7 @@ class FollowUp:
         self._around = around
 
     async def result(self) -> JsonObject:
-        """The task's result, or that the task still works or asks.
+        """The task's result; or the words that the task still works, or that it asks.
 
         Raises:
             PeerError: the agent cannot be asked.
@@ -99,7 +99,7 @@ class FollowUp:
         return self._result_of(outcome)
 
     def _answer(self, task: Task, skill_id: str | None) -> Message | UntoldRefusal:
-        """The message that answers the task, or a refusal that cannot be sent to its agent.
+        """The message that answers the task; or a refusal, if no message can tell it to the agent.
 
         Raises:
             BadArgumentsError: the arguments do not fit the tool's schema, or they refuse although the task asks
@@ -162,7 +162,7 @@ class FollowUp:
             raise PeerError(f"The agent {self._agent.key} has named no task, so it cannot be {done}")
 
     async def _unnamed_within(self, seconds: float) -> JsonObject:
-        """The outcome of a message for which the agent named no task. The outcome is kept until the host has it."""
+        """The outcome of a message for which the agent named no task. The bridge keeps it until the host has it."""
         sending = self._around.unnamed.find(self._far.task_id)
         with anyio.move_on_after(seconds):
             await sending.done.wait()
@@ -172,8 +172,8 @@ class FollowUp:
         return self._result_of(sending.outcome)
 
     async def _shown_within(self, seconds: float) -> JsonObject:
-        """The outcome of the task so far. The task is read at least once. This also waits for a task in AUTH_REQUIRED,
-        since its user may sign in elsewhere."""
+        """The outcome of the task so far. The bridge reads the task at least once. It also waits for a task in
+        AUTH_REQUIRED, since the user may sign in elsewhere."""
         client, task_id = self._agent.client_for(self._incoming.on_behalf_of), self._far.task_id
         task = await client.get(task_id)
         if task.status.state in SETTLED and task.status.state is not TaskState.AUTH_REQUIRED:
@@ -211,7 +211,7 @@ def found_skills(
     """The result of find_skill.
 
     Raises:
-        BadArgumentsError: the arguments are not as its schema asks.
+        BadArgumentsError: the arguments do not fit the schema of find_skill.
     """
     query, limit = incoming.arguments.get("query", ""), incoming.arguments.get("limit", _FOUND)
     if not isinstance(query, str) or not isinstance(limit, int):
@@ -227,7 +227,7 @@ def call_of_skill(incoming: IncomingCall, tools: Tools) -> IncomingCall:
     """The call that call_skill stands for.
 
     Raises:
-        BadArgumentsError: the arguments are not as its schema asks, or there is no such skill.
+        BadArgumentsError: the arguments do not fit the schema of call_skill, or there is no such skill.
     """
     name, arguments = incoming.arguments.get("skill"), incoming.arguments.get("arguments", {})
     if not isinstance(name, str) or not isinstance(arguments, dict):

@@ -1,7 +1,8 @@
 """What an entry of an MCP registry (`server.json`) becomes in the configuration file. Pure.
 
-An entry is written by a stranger. So only runners of `_RUNNERS` start its packages, a package needs an exact version,
-and a secret is a reference to a variable of the environment. Whoever configures the bridge confirms the result.
+A stranger wrote the entry. So the bridge starts packages only with the programs of `_RUNNERS`, and only in an exact
+version. A secret becomes a reference to a variable of the environment. The person who configures the bridge confirms
+the result.
 
 Spec: MCP registry, `server.json` of 2025-12-11 and the registry API of 2025-12-01.
 """
@@ -27,7 +28,7 @@ NAME: Final = re.compile(r"[a-zA-Z0-9.-]{1,150}/[a-zA-Z0-9._-]{1,150}")
 """The name of a server in a registry."""
 
 Ask = Callable[["EntryQuestion"], Sequence[str]]
-"""Answers a question with the values; with none to leave the input out."""
+"""Answers a question with values. Without a value, the input is left out."""
 
 
 class _EntryTable(BaseModel):
@@ -84,7 +85,7 @@ class _EntryServer(_EntryTable):
 
 @dataclass(frozen=True, slots=True)
 class EntryQuestion:
-    """A value that the entry leaves to whoever configures the bridge."""
+    """A value that the person who configures the bridge chooses."""
 
     key: str
     description: str
@@ -95,12 +96,12 @@ class EntryQuestion:
 
 @dataclass(frozen=True)
 class Proposal:
-    """What would be written for one choice of an entry."""
+    """What the file gets for a choice of an entry."""
 
     keys: Mapping[str, Any]
     """The keys of `[tool_servers.NAME]`."""
     digest: str
-    """The digest of what runs, in words."""
+    """The digest of the package or the image, in words."""
     variables: tuple[str, ...]
     """The variables of the environment that hold secrets."""
 
@@ -133,7 +134,7 @@ def entry_from(answer: JsonValue, name: str) -> RegistryEntry:
     """The entry in the answer of a registry about the server of a name.
 
     Raises:
-        PeerError: the answer is no entry, or is about another server.
+        PeerError: the answer is not an entry, or it is about another server.
         UsageError: the registry says that the entry was deleted.
     """
     server = answer.get("server") if isinstance(answer, dict) else None
@@ -262,7 +263,7 @@ def _is_secret(given: _Input) -> bool:
 
 
 def proposed(choice: EntryChoice, ask: Ask) -> Proposal:
-    """What would be written for a choice without an obstacle. `ask` answers what the entry leaves open.
+    """What the file gets for a choice without an obstacle. `ask` answers what the entry leaves open.
 
     Raises:
         UsageError: an input has no usable name, or a needed value is missing.

@@ -1,7 +1,7 @@
 """Makes and opens the addresses at which the bridge serves linked resources. Pure, but for the random nonce.
 
-An address holds everything that its reading needs, sealed: the resource, the principal that got the link, and the skill
-that gave it. So the bridge keeps nothing, and each replica with the same keys opens it.
+An address holds, sealed, all that the bridge needs to read the resource: its URI, the principal that got the link, and
+the skill that gave the link. So the bridge stores nothing, and each replica with the same keys opens the address.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from bridge.seal import HandleError, RecordSeal, SealedRecordError
 from bridge.text.jsonvalues import JsonObject
 
 PATH: Final = "/links/"
-"""What the path of a link begins with, below the path of its agent."""
+"""The path of a link begins with this text, after the path of its agent."""
 LIFETIME_SECONDS: Final = 24 * 3600
-"""How long a link works. A person opens a result on the day that it came, and whoever finds an old one gets nothing."""
+"""How long a link works. A person opens a result on the same day; a person who finds an old link gets nothing."""
 _URI_CHARACTERS: Final = 2000
 """The longest URI in a link. An address of twice this length passes every proxy."""
 _NAME_CHARACTERS: Final = 200
@@ -59,11 +59,11 @@ class ServedLinks:
     def addresses_for(
         self, principal: str, context_id: str, source_key: str, skill_id: str
     ) -> Callable[[JsonObject], str | None]:
-        """Gives the addresses of links that a call of a skill gives to a principal."""
+        """Makes the addresses of the links in a result, for the principal that called the skill."""
         return partial(self.address, LinkOrigin(principal, context_id, source_key, skill_id))
 
     def address(self, origin: LinkOrigin, block: JsonObject) -> str | None:
-        """The address in place of a `resource_link`; None if its URI is too long."""
+        """The address that replaces a `resource_link`; None if the URI of the resource is too long."""
         uri, name = str(block.get("uri")), str(block.get("name", ""))[:_NAME_CHARACTERS]
         if len(uri) > _URI_CHARACTERS:
             return None
@@ -72,10 +72,10 @@ class ServedLinks:
         return f"{self._agent_url}{PATH}{self._seal.seal_json(record, self._place)}"
 
     def opened(self, text: str) -> ServedLink:
-        """The link in the end of an address.
+        """The link that the last part of an address holds.
 
         Raises:
-            HandleError: the text is none of this agent, or it has expired.
+            HandleError: the text is not of this agent, or the link has expired.
         """
         try:
             record = self._seal.open_json(text, self._place)

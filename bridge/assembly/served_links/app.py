@@ -1,7 +1,8 @@
 """Answers requests for linked resources, over HTTP.
 
-The resource is read from its server for each request, in the name of the caller and under the rights that the caller
-has then. The answer is a file to be saved: never a page, nor a picture that can run scripts, in the name of the bridge.
+For each request, the bridge reads the resource from its server, in the name of the caller and under the rights that the
+caller has now. The answer is a file to save: no browser shows it as a page, or runs its scripts, in the origin of the
+bridge.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ _INERT: Final = frozenset(
         *("application/pdf", "image/png", "image/jpeg", "image/gif", "image/webp"),
     }
 )
-"""The media types that are said as they are, with audio and video. No program runs anything in them on its own; any
-other type is bytes."""
+"""The bridge keeps these media types, audio and video, because no program runs code in such a file. Any other type
+becomes bytes."""
 _HEADERS: Final[Mapping[str, str]] = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; sandbox",
@@ -72,7 +73,7 @@ _HEADERS: Final[Mapping[str, str]] = {
     "Cache-Control": "private, no-cache",
     "Accept-Ranges": "none",
 }
-"""Headers of every answer. A cache asks the bridge each time, so that rights count that the caller has lost."""
+"""Headers of every answer. A cache asks the bridge each time, so a caller that has lost a right gets nothing."""
 
 
 @dataclass(frozen=True)
