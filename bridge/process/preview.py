@@ -250,8 +250,16 @@ def _on_model(plan: Plan) -> Iterator[str]:
 
 
 def _on_grpc(plan: Plan) -> Iterator[str]:
-    """The agents that clients without tenants do not reach over gRPC."""
+    """The agents that clients without tenants do not reach over gRPC, and certificates that do not count there."""
     place = plan.place
+    if (
+        place.grpc_addresses
+        and place.tls
+        and place.tls.client_ca
+        and place.tls.client_certificate == "optional"
+    ):
+        words = "gRPC asks for no certificates, since it cannot leave them to the clients"
+        yield f'bridge.tls.client_certificate: {words}; "required" asks for them over HTTP and gRPC'
     if place.grpc is None or len(plan.published) < 2:
         return
     if without := [name for name in plan.published if name not in place.grpc_agents]:

@@ -15,7 +15,7 @@ import logging
 import math
 import ssl
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, Self
 from urllib.parse import unquote
@@ -225,7 +225,7 @@ class GrpcHandler:
             for service in SERVICES
             for method in service.methods
         }
-        self._methods[f"/{HEALTH.package}.Health/Check"] = grpc.unary_unary_rpc_method_handler(self._check)
+        self._methods[f"/{HEALTH.package}.Health/Check"] = grpc.stream_unary_rpc_method_handler(self._check)
 
     def service(self, handler_call_details: Any) -> Any:
         """The handler of a call's method; None for an unknown method, which gRPC answers with UNIMPLEMENTED."""
@@ -244,7 +244,10 @@ class GrpcHandler:
         )
 
     def _handler(self, served: _ServedMethod) -> Any:
-        async def respond(body: bytes, context: aio.ServicerContext[bytes, bytes]) -> bytes | None:
+        async def respond(
+            incoming: AsyncIterator[bytes], context: aio.ServicerContext[bytes, bytes]
+        ) -> bytes | None:
+            body = await self._message_in(incoming, context)
             call = _GrpcCall(self, served, body, context)
             self._group.start_soon(call.run)
             try:
@@ -259,9 +262,25 @@ class GrpcHandler:
                 call.on_written()
             return call.answer
 
+        # On the wire, one message is the same as a stream of one. As a stream, its time can be bounded.
         if isinstance(served.method.operation, Streamed):
-            return grpc.unary_stream_rpc_method_handler(respond)
-        return grpc.unary_unary_rpc_method_handler(respond)
+            return grpc.stream_stream_rpc_method_handler(respond)
+        return grpc.stream_unary_rpc_method_handler(respond)
+
+    async def _message_in(
+        self, incoming: AsyncIterator[bytes], context: aio.ServicerContext[bytes, bytes]
+    ) -> bytes:
+        """The message of a call. Without a bound in time, calls without a message would fill the server."""
+        seconds, body = self._settings.requests.body_seconds, None
+        with anyio.move_on_after(seconds) as patience:
+            body = await anext(aiter(incoming), None)
+        if patience.cancelled_caught:
+            words = f"The message did not come within {seconds:g} s"
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, words)
+        if body is None:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "The call has no message")
+        assert body is not None
+        return body
 
     def agent_of(self, tenant: str) -> tuple[AgentServer, str]:
         """The agent of a tenant, and the path of its base URL.
@@ -321,8 +340,11 @@ class GrpcHandler:
         """How long one write may wait for a client that reads nothing."""
         return self._settings.streams.stall_seconds
 
-    async def _check(self, body: bytes, context: aio.ServicerContext[bytes, bytes]) -> bytes:
+    async def _check(
+        self, incoming: AsyncIterator[bytes], context: aio.ServicerContext[bytes, bytes]
+    ) -> bytes:
         """The health of the bridge or of an agent. The names of A2A's services stand for the bridge."""
+        body = await self._message_in(incoming, context)
         asked = str(
             self.messages.find(HEALTH.package, "HealthCheckRequest").from_bytes(body).get("service", "")
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -31,6 +32,7 @@ from bridge.errors import UsageError
 from bridge.http.tls import TlsFiles
 from bridge.identity.callers.principals import Principal
 from bridge.identity.callers.verifiers import Credential, Scheme
+from tests.cli.call.test_command import command
 from tests.support.certificates import Authority
 from tests.support.drivers import PATIENCE_SECONDS
 from tests.support.grpc_driver import GrpcDriver, OlderGrpcDriver, fault_of, new_channel, served_over_grpc
@@ -513,6 +515,7 @@ async def test_certificates_of_both_sides_count_and_are_exchanged_while_the_serv
 def test_a_bridge_without_grpc_does_not_import_it() -> None:
     script = (
         "import sys, bridge.process.serve, bridge.assembly.bridge, bridge.cli.main, bridge.cli.serve, bridge.cli.wrap;"
+        "import bridge.assembly.offered_server, bridge.remotes.grpc_calls, bridge.cli.card;"
         "print([name for name in sys.modules if name.split('.')[0] in ('grpc', 'google') or 'a2a.grpc' in name])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -532,3 +535,24 @@ async def test_too_many_values_of_a_request_are_refused() -> None:
     async with one(profile=profile) as (_, driver):
         fault = await driver.refused("SendMessage", **message({"data": [1] * 200}))
         assert fault.reason == "PAYLOAD_TOO_LARGE"
+
+
+async def test_check_says_which_clients_and_certificates_do_not_count_over_grpc(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path)
+    issued = authority.issues("localhost", x509.DNSName("localhost"))
+    tls = {"certificate": issued.certificate, "key": issued.key, "client_ca": authority.file}
+    lines = ["[bridge]", 'grpc = "127.0.0.1:50051"', "[bridge.tls]", 'client_certificate = "optional"']
+    lines += [f'{name} = "{file.as_posix()}"' for name, file in tls.items()]
+    for name in ("left", "right"):
+        lines += [f"[tool_servers.{name}-tools]", f'command = ["{name}"]']
+        lines += [f"[tools_as_agent.{name}]", f'from = ["{name}-tools"]']
+    file = tmp_path / "bridge.toml"
+    file.write_text("\n".join(lines), "utf-8")
+    done = await command("check", monkeypatch)("--offline", "--json", str(file))
+    notes = json.loads(done.out)["notes"]
+    assert [note.partition(":")[0] for note in notes if "gRPC" in note] == [
+        "bridge.tls.client_certificate",
+        "bridge.grpc",
+    ]

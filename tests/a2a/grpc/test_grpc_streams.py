@@ -178,3 +178,21 @@ async def cut_off(call: Any) -> None:
             except aio.AioRpcError:
                 break
     assert await call.code() is grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.proves("a2a-10.1-grpc")
+async def test_a_call_without_its_message_ends_in_time() -> None:
+    profile = profile_with(requests={"body_seconds": 0.1})
+    async with (
+        running(config_for(raw_command(), store="memory:", profile=profile)) as bridge,
+        served_over_grpc(bridge.bridge.whole) as server,
+        new_channel(server.port) as channel,
+    ):
+        for path in ("lf.a2a.v1.A2AService/GetTask", "a2a.v1.A2AService/SendStreamingMessage"):
+            call = channel.stream_unary(f"/{path}")()
+            with anyio.fail_after(PATIENCE_SECONDS):
+                assert await call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+            assert await call.details() == "The message did not come within 0.1 s"
+            empty = channel.stream_unary(f"/{path}")()
+            await empty.done_writing()
+            assert await empty.code() is grpc.StatusCode.INVALID_ARGUMENT
