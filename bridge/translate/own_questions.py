@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pydantic import JsonValue
 
@@ -26,7 +26,9 @@ from bridge.translate.arguments import (
     type_words,
 )
 from bridge.translate.extensions.bridge import ANSWER
-from bridge.translate.message_to_call import UnclearCall
+
+if TYPE_CHECKING:  # an MCP server of agents understands no sentences
+    from bridge.translate.message_to_call import UnclearCall
 
 WHICH_SKILL: Final = "which-skill"
 """The key of the question which skill is meant."""
