@@ -94,6 +94,8 @@ class RunSettings(Settings):
     progress_in_flight: PositiveInt
     progress_per_second: PositiveFloat
     progress_limit_bytes: PositiveInt
+    log_updates_per_second: PositiveFloat
+    log_limit_bytes: Annotated[int, Field(ge=1024)]
     subscriptions: PositiveInt
     subscription_resources: PositiveInt
     subscription_update_seconds: NotNegative

@@ -64,6 +64,7 @@ from bridge.translate.call_to_message import (
     message_from_call,
 )
 from bridge.translate.extensions.bridge import PROGRESS
+from bridge.translate.extensions.log_messages import messages_in, with_level
 from bridge.translate.extensions.passed_metadata import with_extension_metadata
 from bridge.translate.overrides import ArgumentRule, hidden_arguments_in, with_default_arguments
 from bridge.translate.refusals import UntoldRefusal, refusal_among
@@ -364,6 +365,8 @@ class AgentCall:
 
     async def _send(self, message: Message, answered: TaskStatus | None) -> Task | Message:
         message = with_extension_metadata(message, self._agent.named_extensions, self._incoming.meta)
+        if self._incoming.log_level is not None and self._agent.has_logs:
+            message = with_level(message, self._incoming.log_level)
         request = made(SendMessageRequest, message=message, configuration=_BLOCKING)
         client = self._agent.client_for(self._incoming.on_behalf_of)
 
@@ -407,7 +410,10 @@ class AgentCall:
         await sending.done.wait()
 
     def _on_event(self, event: StreamResponse) -> None:
-        active = self._agent.extension_active
+        active, incoming = self._agent.extension_active, self._incoming
+        if incoming.log_level is not None and event.status_update is not None:
+            for log_message in messages_in(event.status_update.metadata, incoming.log_level):
+                incoming.log(log_message)
         self._words = _report_progress(event, self._incoming.report, extension_active=active) or self._words
 
 

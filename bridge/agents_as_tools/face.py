@@ -237,6 +237,11 @@ class AgentsFace:
         """The requests that the agents answer."""
         return self._requests
 
+    @property
+    def has_logs(self) -> bool:
+        """See `ToolFace.has_logs`."""
+        return any(agent.has_logs for agent in self._agents)
+
     def tools(self, may_use: MayUse = may_use_everything, *, with_apps: bool = False) -> Sequence[JsonObject]:
         """See `ToolFace.tools`."""
         return self.listing.tools_for(may_use, with_apps=with_apps)

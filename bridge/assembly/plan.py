@@ -236,6 +236,8 @@ class PublishedPlan:
     """Whether linked resources have addresses of the bridge."""
     shares_apps: bool = False
     """Whether it passes on the MCP Apps of its tool servers."""
+    shares_logs: bool = False
+    """Whether it passes on the log messages of its tool servers."""
     public: bool = False
     """Whether everybody may find it."""
     fail: Fail | None = None

@@ -47,6 +47,7 @@ from bridge.tools_as_agent.chooser import Chooser
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.skill_sources import SkillSource
 from bridge.trace import UNHEARD, Hops
+from bridge.translate.extensions import log_messages
 from bridge.translate.extensions.availability import FindUnavailable
 from bridge.translate.extensions.bridge import GATED
 from bridge.translate.message_to_call import RouteRules
@@ -232,7 +233,7 @@ async def published(
     links_of = partial(_links_of, name, place, shared.own_url)
     store, where = store_for(name, plan, place, process)
     agent = make_agent(store)
-    clock, gate = clock_of(store), ExtensionFilter(GATED)
+    clock, gate = clock_of(store), ExtensionFilter({**GATED, **log_messages.GATED})
     ids = IdsAndClock(OrderedIds(clock).new, clock, elapsed_ms)
     async with (
         store,
@@ -383,6 +384,7 @@ def agent_options_of(
         stand_ins=plan.stand_ins,
         links=links,
         shares_apps=plan.shares_apps,
+        shares_logs=plan.shares_logs,
     )
 
 

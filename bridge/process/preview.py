@@ -335,7 +335,7 @@ def _published(published: PublishedAgent, plan: Plan, principals: Iterable[Princ
         ),
         shared=(
             *_shared(published, plan.published[published.name].share, principals),
-            *_shared_apps(published, plan.published[published.name]),
+            *_shared_beside_requests(published, plan.published[published.name]),
         ),
     )
 
@@ -447,12 +447,15 @@ def _shared(
         yield f"{principal.name} may use {'; '.join(rights)}"
 
 
-def _shared_apps(published: PublishedAgent, plan: PublishedPlan) -> Iterator[str]:
-    """Whether an agent shares MCP Apps, and which of its tools are not for models."""
+def _shared_beside_requests(published: PublishedAgent, plan: PublishedPlan) -> Iterator[str]:
+    """Whether an agent shares MCP Apps, and which of its tools are not for models; and whether it shares log
+    messages."""
     if plan.shares_apps:
         skills = (skill for skill in published.agent.published if isinstance(skill, Skill))
         names = [skill.id for skill in skills if skill.is_for_apps]
         yield f"shares MCP Apps; only apps call: {', '.join(names) or '(no tool)'}"
+    if plan.shares_logs:
+        yield "shares the log messages of its servers"
 
 
 def _rules_for_nothing_shared(plan: Plan) -> Iterator[FindingFault]:

@@ -31,13 +31,13 @@ from bridge.identity.tokens.token_exchange import CallerTokenError
 from bridge.remotes.on_behalf import OnBehalf
 from bridge.seal import agent_mark
 from bridge.source_state import HeardRefusal, SourceState
-from bridge.translate.extensions import apps, mcp_requests
+from bridge.translate.extensions import apps, log_messages, mcp_requests
 from bridge.translate.extensions.bridge import URI
 from bridge.translate.tool_names import slug
 
 logger = logging.getLogger(__name__)
 
-_OWN: Final = (URI, mcp_requests.URI, apps.URI)
+_OWN: Final = (URI, mcp_requests.URI, apps.URI, log_messages.URI)
 """The extensions of the bridge itself, which it activates wherever they are declared."""
 
 _NOT_READ: Final = "its card has not been read yet"
@@ -261,6 +261,11 @@ class RemoteAgent:
         """Whether the agent belongs to another bridge and the extension is active, so that results arrive exactly as
         the tool gave them."""
         return self._client is not None and URI in self._client.extensions
+
+    @property
+    def has_logs(self) -> bool:
+        """Whether the agent passes on log messages of MCP servers."""
+        return self._client is not None and log_messages.URI in self._client.extensions
 
     @property
     def named_extensions(self) -> tuple[str, ...]:

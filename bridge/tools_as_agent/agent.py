@@ -59,6 +59,7 @@ from bridge.tools_as_agent.run_for_caller import RunForCaller, require_caller_to
 from bridge.tools_as_agent.shared_requests import SharedRequests, rights_now
 from bridge.tools_as_agent.skill_sources import SkillSource, SkillSourceStates
 from bridge.tools_as_agent.skills import Skill, Skills, skill_remarks, skills_of
+from bridge.translate.extensions import log_messages
 from bridge.translate.extensions.apps import URI as APPS
 from bridge.translate.extensions.apps import declaration as app_tools
 from bridge.translate.extensions.availability import (
@@ -184,6 +185,8 @@ class ToolsAgent:
         own = {URI} if self._requests is None else {URI, REQUESTS}
         if self._chosen.shares_apps:
             own.add(APPS)
+        if self._chosen.shares_logs:
+            own.add(log_messages.URI)
         return frozenset({*own, *(extension.uri for extension in self._chosen.extensions)})
 
     @property
@@ -588,8 +591,17 @@ class ToolsAgent:
         nothing = "this caller may use none of its skills" if self.skill_set.skills else ""
         declared = self._requests.declaration(shared) if self._requests is not None and shared else None
         of_apps = app_tools((one.id, one.source_key, one.tool) for one in skills.skills if one.is_for_apps)
-        further = tuple(filter(None, (declared, of_apps)))
+        logs = log_messages.declaration() if self._has_logs else None
+        further = tuple(filter(None, (declared, of_apps, logs)))
         return make_card(base_url, servers, skills.for_everyone, self.options, nothing, unavailable, further)
+
+    @property
+    def _has_logs(self) -> bool:
+        """Whether it passes on log messages, and a server has any."""
+        greetings = (source.upstream.greeting for source in self._sources.values())
+        return self._chosen.shares_logs and any(
+            greeting is not None and "logging" in greeting.capabilities for greeting in greetings
+        )
 
 
 def _tools_of(listing: ToolListing, options: AgentOptions) -> Iterator[Tool]:

@@ -35,6 +35,8 @@ class AgentOptions:
     """The addresses at which it serves linked resources; None serves none."""
     shares_apps: bool = False
     """Whether it passes on the MCP Apps of its servers."""
+    shares_logs: bool = False
+    """Whether it passes on the log messages of its servers."""
     chooser: Chooser | None = None
     """The model that is asked what a text means; None asks none."""
     push: bool = False

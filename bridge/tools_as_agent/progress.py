@@ -44,7 +44,7 @@ class ProgressRelay:
 
     def __call__(self, progress: ProgressReport) -> None:
         """Take a report."""
-        self._newest = replace(progress, message=_cut(progress.message, self._limit_bytes))
+        self._newest = replace(progress, message=cut_text(progress.message, self._limit_bytes))
         self._say_if_it_may()
 
     def flush(self) -> None:
@@ -71,7 +71,7 @@ class ProgressRelay:
             self.flush()
 
 
-def _cut(words: str | None, limit_bytes: int) -> str | None:
+def cut_text(words: str | None, limit_bytes: int) -> str | None:
     """The text cut to `limit_bytes`, with a note if it was cut."""
     if words is None or len(words) * _CHARACTER_BYTES <= limit_bytes:
         return words

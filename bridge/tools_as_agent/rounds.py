@@ -26,7 +26,7 @@ from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.rounds import Round, result_in_rounds
 from bridge.mcp.client.server_tasks import TaskHandle, follow, handle_from
 from bridge.mcp.client.session import Session
-from bridge.mcp.client.values import ToolCall
+from bridge.mcp.client.values import LogSink, ToolCall
 from bridge.text.jsonvalues import JsonObject
 from bridge.tools_as_agent.bridge_notes import words_on_waiting
 from bridge.tools_as_agent.options import AgentOptions
@@ -83,9 +83,11 @@ class CallInRounds:
         *,
         is_process: bool,
         token: CallerToken | None = None,
+        log_sink: LogSink | None = None,
     ) -> None:
         """`limiter` limits the concurrent calls of the skill. `is_process` says that the server is a process of this
-        bridge. `token` is the token of the caller in whose name the server is called."""
+        bridge. `token` is the token of the caller in whose name the server is called. `log_sink` takes the log messages
+        of the call."""
         self._job = job
         self._queue = queue
         self._decision = decision
@@ -94,6 +96,7 @@ class CallInRounds:
         self._limiter = limiter
         self._is_process = is_process
         self._token = token
+        self._log_sink = log_sink
         self.followed: FollowedTask | None = None
         """The task that the server made from the call."""
         self._known = _known_answers(decision)
@@ -188,7 +191,7 @@ class CallInRounds:
                 keep = partial(kept_question, self._decision, ResumeMode.OPEN)
                 self._asking = self._asking_that_keeps(keep, slot)
                 self._session = slot.session
-                result = await slot.session.call(call, progress, self._asking)
+                result = await slot.session.call(call, progress, self._asking, self._log_sink)
                 self.was_taken = True
                 return result
         finally:

@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import anyio
 from pydantic import JsonValue
@@ -23,6 +24,7 @@ from pydantic import JsonValue
 from bridge.a2a.model.objects import Artifact, Part, TaskState, made
 from bridge.a2a.tasks.agent import Job
 from bridge.errors import BusyError, PeerError, fault_policy_of
+from bridge.identity.callers.principals import ANONYMOUS, LOCAL
 from bridge.identity.tokens.caller_token import CallerToken
 from bridge.mcp.client.call_queue import CallQueue
 from bridge.mcp.client.faults import ServerRefusedError
@@ -39,6 +41,7 @@ from bridge.tools_as_agent.rounds import CallInRounds
 from bridge.tools_as_agent.task_asker import PausableDeadline
 from bridge.translate.content import LinkRules, Repeated, links_to_read, parts_from_result, peer_metadata
 from bridge.translate.extensions.bridge import PEER, SKILL, URI
+from bridge.translate.extensions.log_messages import level_asked
 from bridge.translate.extensions.passed_metadata import extensions_in, metadata_of
 from bridge.translate.outcome import (
     error_metadata,
@@ -48,6 +51,9 @@ from bridge.translate.outcome import (
     state_of_error,
     unaccepted_types,
 )
+
+if TYPE_CHECKING:
+    from bridge.tools_as_agent.log_relay import LogRelay
 
 logger = logging.getLogger(__name__)
 
@@ -104,6 +110,7 @@ class ToolRun:
         """Make the call in a session. `token` is the token of the caller in whose name the server is called."""
         patience = PausableDeadline(self._options.run.call_timeout_seconds)
         progress = ProgressRelay(job, self._options, patience)
+        logs = self._log_relay(job, patience)
         call = self._call = CallInRounds(
             job,
             queue,
@@ -113,8 +120,9 @@ class ToolRun:
             self._limiter,
             is_process=self._upstream.is_process,
             token=token,
+            log_sink=None if logs is None else logs.sink,
         )
-        match await _outcome(call, progress, patience):
+        match await _outcome(call, progress, logs, patience):
             case _ if call.gave_up:
                 await self._end(job, TaskState.FAILED, _in_words(call.gave_up))
             case ServerRefusedError() as refusal:
@@ -132,6 +140,21 @@ class ToolRun:
                 await self._end(job, TaskState.FAILED, _in_words(words))
             case result:
                 await self._finish(job, result, await self._linked(result, job, queue))
+
+    def _log_relay(self, job: Job, patience: PausableDeadline) -> LogRelay | None:
+        """The relay of the call's log messages, if the agent shares them and the client asks for them."""
+        turn = job.turn
+        if not self._options.shares_logs:
+            return None
+        level = level_asked(turn.message, turn.metadata, turn.extensions)
+        if level is None:
+            return None
+        # Imported only if a client wants log messages.
+        from bridge.tools_as_agent.log_relay import LogRelay
+
+        has_own_session = self._upstream.has_own_sessions or self._upstream.is_called_for_callers
+        is_sole = has_own_session or turn.principal.name in (LOCAL.name, ANONYMOUS.name)
+        return LogRelay(job, self._options, patience, level, is_sole=is_sole)
 
     async def _finish(self, job: Job, result: JsonObject, read: dict[str, Sequence[JsonValue]]) -> None:
         is_active, allow_file = URI in job.turn.extensions, self._options.content.allow_file_links
@@ -263,14 +286,20 @@ class Conclusion:
 
 
 async def _outcome(
-    call: CallInRounds, progress: ProgressRelay, patience: PausableDeadline
+    call: CallInRounds, progress: ProgressRelay, logs: LogRelay | None, patience: PausableDeadline
 ) -> JsonObject | RequireInput | ServerRefusedError | TaskCancelledError | None:
-    """The outcome of a call; None if it took too long. A waiting progress report is sent before this returns.
+    """The outcome of a call; None if it took too long. Waiting progress and log messages are sent before this returns.
 
     Raises:
         PeerError: the server gave no answer, and did not refuse the call.
         BusyError: the call got no slot in time.
     """
+
+    def flush() -> None:
+        progress.flush()
+        if logs is not None:
+            logs.flush()
+
     outcome: JsonObject | RequireInput | ServerRefusedError | TaskCancelledError | None = None
     try:
         with patience.scope:
@@ -278,9 +307,9 @@ async def _outcome(
     except (ServerRefusedError, TaskCancelledError) as exc:
         outcome = exc
     except (PeerError, BusyError):
-        progress.flush()
+        flush()
         raise
-    progress.flush()
+    flush()
     return outcome
 
 

@@ -89,6 +89,7 @@ class FixtureServer:
             on_completion=shared.complete,
             on_subscriptions_listen=listen,
         )
+        server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, shared.set_level)
         manager = StreamableHTTPSessionManager(server)
         async with manager.run():
             try:

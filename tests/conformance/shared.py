@@ -148,3 +148,8 @@ async def complete(_: Context, params: types.CompleteRequestParams) -> types.Com
     known = ("paris", "park", "party")
     values = [value for value in known if value.startswith(params.argument.value)]
     return types.CompleteResult(completion=types.Completion(values=values, total=len(values), has_more=False))
+
+
+async def set_level(_: Context, __: types.SetLevelRequestParams) -> types.EmptyResult:
+    """Its log messages are of one level, which every client gets that wants any."""
+    return types.EmptyResult()

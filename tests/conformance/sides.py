@@ -37,6 +37,12 @@ async def round_trip_side(folder: Path, era: Era) -> AsyncIterator[str]:
     """The MCP server of the fixtures wrapped, and the agent made of it exposed; the URL of its MCP server."""
     profile = profile_with(card={"max_age_seconds": 0}, server={"settle_seconds": 0.02})
     async with FixtureServer().serve() as app, listening(app) as url:
-        config = config_for(url_at(f"{url}/mcp"), era=era, profile=profile, share=("resources", "prompts"))
+        config = config_for(
+            url_at(f"{url}/mcp"),
+            era=era,
+            profile=profile,
+            share=("resources", "prompts"),
+            shares_logs=True,
+        )
         async with running(config) as bridge, exposing(folder, bridge.base_url, **_FACE) as there:
             yield there.url

@@ -481,6 +481,10 @@ MAPPING: Final = (
                 "For clients that know nothing of MCP, a prompt is a skill that answers its messages, and a template"
                 " and the plain resources are skills that read, under the rights of the caller"
             ),
+            "map-logs": (
+                "The log messages of a tool cross A2A to the client of the call that asked for them, as they were sent,"
+                " and to nobody else; a flood of messages is bounded, and what is left out is said"
+            ),
             "map-apps": (
                 "MCP Apps cross A2A: pages and links as their server has them; tools for apps only, for hosts that show"
                 " apps and clients of the extension, under the rights and confirmations of the caller"

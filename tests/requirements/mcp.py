@@ -375,7 +375,7 @@ MCP: Final = (
     *of(
         SERVER,
         _same("server/utilities/logging#capabilities"),
-        {"mcp-logging": "The server sends no log messages, and declares none"},
+        {"mcp-logging": "The server declares log messages if it may send some, and else sends none"},
     ),
 )
 """Every sentence of both, in the order of its matter."""

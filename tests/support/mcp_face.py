@@ -61,6 +61,7 @@ class Face:
     names: list[str] = field(default_factory=lambda: [*NAMES, "rounds", "wait"])
     tasks: None = None
     requests: None = None
+    has_logs: bool = False
     waiting: int = 0
     stopped: int = 0
     moved: anyio.Event = field(default_factory=anyio.Event)
@@ -131,7 +132,7 @@ class Face:
             await self.moved.wait()
 
     async def _echo(self, incoming: IncomingCall) -> Json:
-        unseen = ("ask", "ask_here", "report", "may_use", "may_see")
+        unseen = ("ask", "ask_here", "report", "log", "may_use", "may_see")
         seen = {name: getattr(incoming, name) for name in incoming.__slots__ if name not in unseen}
         seen["trace"] = asdict(trace.context.get())
         return {"content": [], "structuredContent": seen}

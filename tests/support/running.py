@@ -81,6 +81,7 @@ class WrapConfig:
     overrides: Mapping[str, SkillOverride] = field(default_factory=dict)
     operators_see_contents: bool = False
     share: tuple[Shared, ...] = ()
+    shares_logs: bool = False
 
     def plan(self) -> Plan:
         """The same as a plan."""
@@ -94,6 +95,7 @@ class WrapConfig:
             self.name,
             self.description,
             share=self.share,
+            shares_logs=self.shares_logs,
             overrides=self.overrides,
         )
         return Plan(

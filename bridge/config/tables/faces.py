@@ -107,6 +107,10 @@ def _each_once(extensions: tuple[ExtensionTable, ...]) -> tuple[ExtensionTable, 
 Extensions = Annotated[tuple[ExtensionTable, ...], Field(strict=False), AfterValidator(_each_once)]
 
 
+SharedKind = Literal["resources", "prompts", "apps", "logging"]
+"""What an agent may share of its tool servers."""
+
+
 class ToolsAsAgentTable(Table):
     """`[tools_as_agent.NAME]`: an A2A agent at `/agents/NAME`, made of tools."""
 
@@ -135,11 +139,11 @@ class ToolsAsAgentTable(Table):
         description="the extensions of A2A that its card declares; their metadata passes to and from the tools in "
         "`_meta`",
     )
-    share: Annotated[tuple[Literal["resources", "prompts", "apps"], ...], Field(strict=False)] = Field(
+    share: Annotated[tuple[SharedKind, ...], Field(strict=False)] = Field(
         default=(),
         description="what its tool servers have besides tools and it passes on: `resources` (with their templates), "
-        "`prompts`, each with completion; `apps`, their MCP Apps, which needs `resources` (docs/extensions.md); "
-        "without it, nothing",
+        "`prompts`, each with completion; `apps`, their MCP Apps, which needs `resources`; `logging`, the log messages "
+        "of calls (docs/extensions.md); without it, nothing",
     )
     prompts: Literal["skills"] | None = Field(
         default=None,

@@ -64,6 +64,7 @@ from bridge.mcp.client.faults import FLOODED, UNREACHABLE, error_of
 from bridge.mcp.client.incoming import Incoming
 from bridge.mcp.client.roots import LIST, capabilities_with_roots, roots_result, with_roots_declared
 from bridge.mcp.client.values import OnNews, OnProgress, ProgressReport
+from bridge.mcp.log_messages import LOG
 from bridge.mcp.messages import ELICIT, TASKS_EXTENSION, UnreadableError
 from bridge.text.jsonvalues import JsonObject, exceeds_floats, json_bytes
 from bridge.trace import OnHop
@@ -171,6 +172,8 @@ class Wire(JSONRPCDispatcher):
         self._news: dict[RequestId | None, list[OnNews]] = {}
         """The listeners for changes, by the request of their subscription; None listens to all changes."""
         self._tokens = itertools.count(1)
+        self.on_log: Callable[[Mapping[str, Any]], None] | None = None
+        """Called with the params of the server's log messages, if a client of a call wants any."""
         self.on_hop: OnHop | None = None
         """Called with the bridge's requests and their answers, and with the server's notifications and questions."""
 
@@ -362,6 +365,9 @@ class Wire(JSONRPCDispatcher):
                 self._pass_over("progress without a number", repr(params.get("progress"))[:_SHOWN_CHARACTERS])
             elif listener is not None:
                 listener(progress)
+        elif method == LOG:
+            if self.on_log is not None:
+                self.on_log(params)
         elif method in _TASK_NEWS:
             on_news = self._task_news.get(str(params.get("taskId")))
             if on_news is not None:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.to_thread
@@ -59,23 +59,30 @@ from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarge
 from bridge.mcp.client.values import (
     Asker,
     Greeting,
+    LogSink,
     OnNews,
     OnProgress,
     ProgressReport,
     ToolCall,
     ToolListing,
 )
+from bridge.mcp.log_messages import LEVEL_META, SET_LEVEL
 from bridge.mcp.tools import CallOfStandIn, StandIn, StandInKind, Tool
 from bridge.settings import ServerSettings
 from bridge.text.jsonvalues import JsonObject, words_of
 from bridge.text.safe_text import web_link
 from bridge.version import __version__
 
+if TYPE_CHECKING:
+    from bridge.mcp.client.log_routing import LogRouter
+
 logger = logging.getLogger(__name__)
 
 CLIENT: Final = types.Implementation(name="mcp-a2a", version=__version__)
-_SHAREABLE: Final = {"resources", "prompts", "completions"}
+_SHAREABLE: Final = {"resources", "prompts", "completions", "logging"}
 """The capabilities that an agent may pass on."""
+_LEVEL_SECONDS: Final = 5.0
+"""How long a server may take to set the level of its log messages."""
 _PING_SECONDS: Final = 10.0
 """How long a server may take to say whether it still knows the session."""
 _FIRST_LEGACY_ID: Final = 16
@@ -158,6 +165,8 @@ class ServerConnection:
     subscriptions: LegacySubscriptions = field(default_factory=LegacySubscriptions)
     drained: Signal = field(default_factory=Signal)
     """Signalled when no request is under way any more."""
+    logs: LogRouter | None = None
+    """The calls whose clients want log messages; None as long as no client has wanted any."""
     stand_ins: frozenset[StandInKind] = frozenset()
     """What the server has of the kinds that are presented as tools."""
 
@@ -243,8 +252,10 @@ class ServerConnection:
         asker: Asker | None,
         on_progress: OnProgress | None,
         meta: Mapping[str, JsonValue],
+        log_sink: LogSink | None = None,
     ) -> JsonObject:
-        """Call a tool. Returns the result as the server sent it; it may be a question or a task.
+        """Call a tool. Returns the result as the server sent it; it may be a question or a task. `log_sink` takes the
+        log messages of the call.
 
         Raises:
             ServerRefusedError: the server answered with an error.
@@ -269,12 +280,19 @@ class ServerConnection:
             params["task"] = {"ttl": call.task_ttl_ms}
         headers = mcp_param_headers(tool.header_names, call.arguments)
         token = self.wire.progress_to(heard) if on_progress else None
+        request_id: int | None = None
+        log_meta: JsonObject = {}
+        if log_sink is not None:
+            request_id = next(self.request_ids)
+            log_meta = await self._begin_logs(request_id, log_sink)
         asking = self.questions.begin(asker, as_task="task" in params)
-        stamped = {**call.meta, **({"progressToken": token} if token else {}), **meta}
+        stamped = {**call.meta, **({"progressToken": token} if token else {}), **log_meta, **meta}
         try:
             if tool.stands_for is not None:
                 return await self._stood_for(tool.stands_for, call, rounds, stamped)
-            return await self.request("tools/call", params, name=tool.name, headers=headers, meta=stamped)
+            return await self.request(
+                "tools/call", params, name=tool.name, headers=headers, meta=stamped, request_id=request_id
+            )
         except NotTakenError as exc:
             if has_begun:
                 raise ServerLostError(f"{exc}; the call had begun") from exc
@@ -282,7 +300,29 @@ class ServerConnection:
         finally:
             if token:
                 self.wire.end_progress(token)
+            if request_id is not None and self.logs is not None:
+                self.logs.end(request_id)
             self.questions.end(asking)
+
+    async def _begin_logs(self, request_id: int, sink: LogSink) -> JsonObject:
+        """Pass the log messages of a call to its sink, until `LogRouter.end`. At a server of MCP 2025-11-25 or older,
+        the level is set first. Returns the `_meta` that asks a newer one."""
+        if self.logs is None:
+            # Imported only if a client wants log messages.
+            from bridge.mcp.client.log_routing import LogRouter
+
+            self.logs = logs = LogRouter()
+            self.wire.on_log = lambda params: logs.take(params, self.calls)
+        level = self.logs.level_with(sink.level)
+        if self.era is Era.LEGACY and "logging" in self._capabilities and level != self.logs.level:
+            self.logs.level = level
+            with anyio.move_on_after(_LEVEL_SECONDS):
+                try:
+                    await self.request(SET_LEVEL, {"level": level})
+                except PeerError as exc:
+                    logger.info("%s does not set the level of its log messages: %s", self.name, exc)
+        self.logs.begin(request_id, sink)
+        return {LEVEL_META: sink.level} if self.era is Era.MODERN else {}
 
     async def _stood_for(
         self, stand_in: StandIn, call: ToolCall, rounds: JsonObject, meta: JsonObject
@@ -308,8 +348,10 @@ class ServerConnection:
         name: str | None = None,
         headers: Mapping[str, str] | None = None,
         meta: Mapping[str, JsonValue] | None = None,
+        request_id: int | None = None,
     ) -> JsonObject:
-        """Send one request. Returns the unparsed result. `name` is the name that an HTTP header repeats.
+        """Send one request. Returns the unparsed result. `name` is the name that an HTTP header repeats. `request_id`
+        is the id of the request, if it has one already.
 
         Raises:
             ServerRefusedError, NotTakenError, ServerLostError: as `call` does.
@@ -319,7 +361,8 @@ class ServerConnection:
         self.calls += 1
         try:
             sent = {**params, "_meta": stamped} if stamped else params
-            return await self.wire.ask(next(self.request_ids), method, sent, stamped_headers)
+            own_id = next(self.request_ids) if request_id is None else request_id
+            return await self.wire.ask(own_id, method, sent, stamped_headers)
         except MCPError as exc:
             if doubts_session(exc) and await self._has_lost_session(exc):
                 self.lost.set()

@@ -110,7 +110,7 @@ from bridge.mcp.client.opening import Opener
 from bridge.mcp.client.server_connection import Deadline, RefusedHandshakeError, ServerConnection
 from bridge.mcp.client.subscriptions import LISTEN
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget, explained_at, is_local
-from bridge.mcp.client.values import Asker, Greeting, OnNews, OnProgress, ToolCall, ToolListing
+from bridge.mcp.client.values import Asker, Greeting, LogSink, OnNews, OnProgress, ToolCall, ToolListing
 from bridge.mcp.messages import result_as_specified, state_of_result
 from bridge.mcp.tools import StandInKind, Tool
 from bridge.settings import ServerSettings
@@ -254,11 +254,16 @@ class Session:
     # Calling
 
     async def call(
-        self, call: ToolCall, on_progress: OnProgress | None = None, asker: Asker | None = None
+        self,
+        call: ToolCall,
+        on_progress: OnProgress | None = None,
+        asker: Asker | None = None,
+        log_sink: LogSink | None = None,
     ) -> JsonObject:
         """Call a tool. Returns the result as the server sent it; it may be a question or a task.
 
-        `asker` answers what a legacy server asks in the middle of the call. Cancelling this cancels the call on
+        `asker` answers what a legacy server asks in the middle of the call, and `log_sink` takes the log messages of
+        the call. Cancelling this cancels the call on
         the server.
 
         Raises:
@@ -276,7 +281,9 @@ class Session:
             if tool is None:
                 raise ServerDownError(f"{self.name} no longer lists the tool {call.tool}")
             try:
-                answer = await connection.call(tool, call, asker, on_progress, self._tell_of_trace(hop))
+                answer = await connection.call(
+                    tool, call, asker, on_progress, self._tell_of_trace(hop), log_sink
+                )
             except ServerRefusedError as exc:
                 if connection.era is Era.MODERN and cannot_ask(exc):
                     words = f"{exc} {self._let_it_ask(connection)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from bridge.frozen import frozen
 from bridge.mcp.tools import Tool, UnservableTool
@@ -123,6 +123,27 @@ class ProgressReport:
 
 
 OnProgress = Callable[[ProgressReport], None]
+
+
+@dataclass(frozen=True, slots=True)
+class LogSink:
+    """The log messages that the client of a call wants."""
+
+    level: str
+    """The least severe level that it wants."""
+    take: Callable[[JsonObject], None]
+    """Called with the fields of each message."""
+    is_sole: bool
+    """Whether the session serves nobody but the principal of the call."""
+
+
+class ResponseParams(dict[str, Any]):
+    """The params of a notification that came on the response to a request. Only the transport makes them, so a server
+    cannot pretend that a notification belongs to another request."""
+
+    def __init__(self, params: Mapping[str, Any], request_id: int) -> None:
+        super().__init__(params)
+        self.request_id = request_id
 
 
 class Asker(Protocol):

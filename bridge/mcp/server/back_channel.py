@@ -8,6 +8,7 @@ number is greater than the one before."""
 
 from __future__ import annotations
 
+import json
 import math
 import secrets
 from collections import deque
@@ -20,10 +21,12 @@ from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 from mcp.shared.message import ServerMessageMetadata
-from mcp_types import ClientCapabilities, Request
+from mcp_types import ClientCapabilities, Notification, Request
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import PydanticSerializationError, to_json
 
 from bridge.errors import PeerError, leaf_of
+from bridge.mcp.log_messages import LOG, note_of_left_out
 from bridge.mcp.messages import ELICIT, TASKS_EXTENSION
 from bridge.text.jsonvalues import JsonObject
 
@@ -123,12 +126,20 @@ class _Reported:
     message: str | None
 
 
-class ProgressSender:
-    """Implements `face.ReportProgress`: accepts reports at any time, and sends them one after the other."""
+class RawNotification(Notification[dict[str, Any] | None, str]):
+    """A notification whose params are sent without parsing."""
 
-    def __init__(self, session: ServerSession) -> None:
-        self._session = session
-        self._waiting: deque[_Reported] = deque(maxlen=_WAITING_MOST)
+
+class ProgressSender:
+    """Implements `face.ReportProgress` and, with `log`, `face.SendLog`: accepts reports and log messages at any time,
+    and sends them one after the other."""
+
+    def __init__(self, context: ServerRequestContext[Any, Any]) -> None:
+        self._session: ServerSession = context.session
+        self._request_id = context.request_id
+        self._waiting: deque[_Reported | JsonObject] = deque(maxlen=_WAITING_MOST)
+        self._left_out = 0
+        """The number of log messages that were left out since the last one that was sent."""
         self._news = anyio.Event()
         self._last: float = 0
         self._began = self._ended = False
@@ -149,6 +160,14 @@ class ProgressSender:
         self._waiting.append(_Reported(progress, total, text))
         self._news.set()
 
+    def log(self, message: JsonObject) -> None:
+        """See `SendLog`. Beyond a number of waiting messages, further log messages are left out."""
+        if len(self._waiting) >= _WAITING_MOST:
+            self._left_out += 1
+            return
+        self._waiting.append(message)
+        self._news.set()
+
     def end(self) -> None:
         """Accept no more reports."""
         self._ended = True
@@ -162,4 +181,27 @@ class ProgressSender:
                 await self._news.wait()
                 continue
             report = self._waiting.popleft()
-            await self._session.report_progress(report.progress, report.total, report.message)
+            if isinstance(report, _Reported):
+                await self._session.report_progress(report.progress, report.total, report.message)
+                continue
+            await self._send_log(report)
+            if self._left_out:
+                number, self._left_out = self._left_out, 0
+                await self._send_log(note_of_left_out(number, "this client takes them too slowly"))
+
+    async def _send_log(self, message: JsonObject) -> None:
+        notification = RawNotification(method=LOG, params=writable(message))
+        await self._session.send_notification(
+            notification,  # type: ignore[arg-type]  # a ServerNotification with its params unread
+            related_request_id=self._request_id,
+        )
+
+
+def writable(result: JsonObject) -> JsonObject:
+    """A result that the SDK can write over HTTP. The SDK cannot write lone surrogates."""
+    try:
+        to_json(result)
+    except PydanticSerializationError:
+        whole: JsonObject = json.loads(json.dumps(result, ensure_ascii=False).encode(errors="replace"))
+        return whole
+    return result

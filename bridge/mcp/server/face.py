@@ -56,6 +56,15 @@ class ReportProgress(Protocol):
         ...
 
 
+class SendLog(Protocol):
+    """Sends a log message to the client. Does nothing for a client that did not ask for any."""
+
+    def __call__(self, message: JsonObject) -> None:
+        """Never waits and never raises. `message` has the params of notifications/message, at the client's level or
+        above. Messages that were given before the result are sent before it."""
+        ...
+
+
 class AskClient(Protocol):
     """Asks a legacy client while its call waits."""
 
@@ -74,6 +83,9 @@ class AskClient(Protocol):
 def _report_to_nobody(
     progress: float | None, total: float | None = None, message: str | None = None
 ) -> None: ...
+
+
+def _log_to_nobody(message: JsonObject) -> None: ...
 
 
 async def _ask_nobody(questions: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:  # noqa: ARG001
@@ -110,6 +122,9 @@ class IncomingCall:
     request_state: str | None = None
     """The `requestState` of the round before. It comes from the client, so it is untrusted."""
     report: ReportProgress = _report_to_nobody
+    log_level: str | None = None
+    """The least severe level of the log messages that the client wants; None if it wants none."""
+    log: SendLog = _log_to_nobody
     ask: AskClient = _ask_nobody
     """Asks the client for a peer, which gets the answers."""
     ask_here: AskClient = _ask_nobody
@@ -277,6 +292,11 @@ class ToolFace(Protocol):
     @property
     def requests(self) -> RequestFace | None:
         """The requests that remote agents answer; None if no agent ever answers any."""
+        ...
+
+    @property
+    def has_logs(self) -> bool:
+        """Whether calls may have log messages."""
         ...
 
     def tools(self, may_use: MayUse = may_use_everything, *, with_apps: bool = False) -> Sequence[JsonObject]:

@@ -18,6 +18,7 @@ from mcp.server.lowlevel.server import NotificationOptions
 from mcp.server.models import InitializationOptions
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from bridge.mcp.log_messages import SET_LEVEL
 from bridge.mcp.messages import TASKS_EXTENSION
 from bridge.mcp.server.face import ToolFace
 from bridge.mcp.server.requests import Context
@@ -60,6 +61,7 @@ def checked_server(
     if face.tasks is not None:
         for method, params in PARAMS.items():
             server.add_request_handler(method, params, _giving(types.EmptyResult()))
+    server.add_request_handler(SET_LEVEL, types.SetLevelRequestParams, _giving(types.EmptyResult()))
     server.middleware.append(answers)
     return server
 
@@ -103,6 +105,8 @@ class _Server(Server[Any]):
             capabilities.resources.subscribe = isinstance(resources, dict) and "subscribe" in resources
         if "completions" not in shared:
             capabilities.completions = None
+        if not self._face.has_logs:
+            capabilities.logging = None
         return capabilities
 
     def create_initialization_options(

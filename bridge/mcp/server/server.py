@@ -8,7 +8,6 @@ Spec: MCP 2026-07-28 and 2025-11-25, server and basic.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -24,7 +23,6 @@ from mcp.server.context import CallNext, HandlerResult
 from mcp.server.session import ServerSession
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError, to_json
 from starlette.types import ASGIApp
 
 from bridge import trace
@@ -34,11 +32,13 @@ from bridge.http.request_checks import FaceAddress
 from bridge.identity.callers.principals import MayUse, Principal, PrincipalNames, may_use_everything
 from bridge.identity.callers.verifiers import Access
 from bridge.mcp.host_schemas import for_legacy, result_for_legacy
+from bridge.mcp.log_messages import SET_LEVEL
 from bridge.mcp.messages import state_of_result
-from bridge.mcp.server.back_channel import ProgressSender
+from bridge.mcp.server.back_channel import ProgressSender, writable
 from bridge.mcp.server.endpoint import Endpoint
 from bridge.mcp.server.face import INTERNAL_ERROR, INVALID_PARAMS, IncomingCall, McpRefusal, ToolFace
 from bridge.mcp.server.intents import AWAY, AnnouncedAnswers, IntentMiddleware, foretell
+from bridge.mcp.server.log_levels import LogLevels
 from bridge.mcp.server.requests import (
     Context,
     asks_for_progress,
@@ -112,6 +112,7 @@ class McpServer:
         """The number of running calls, for principals with a limit."""
         self._freed = Signal()
         self._endpoint: Endpoint | None = None
+        self._levels = LogLevels()
         self._methods: dict[str, _Method] = {
             "tools/list": self._list("tools", self._tools_for, for_legacy),
             "tools/call": self._call,
@@ -120,6 +121,7 @@ class McpServer:
             "resources/read": self._read,
             "prompts/list": self._list("prompts", lambda context: face.prompts(_may_see(context))),
             "prompts/get": self._prompt,
+            SET_LEVEL: self._levels.set,
             **({} if face.tasks is None else TaskMethods(face.tasks).by_name),
         }
         self._server = checked_server(
@@ -227,11 +229,11 @@ class McpServer:
     async def _answer(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """The middleware. `call_next` raises an error if the SDK finds a fault in the request."""
         ctx = without_null_token(ctx)
-        method = self._methods.get(ctx.method) or self._shared.method(ctx.method)
+        method = self._method(ctx.method)
         if method is None or ctx.request_id is None:
             require_admitted(ctx)
             # The SDK would repeat a long name in full, and answer what no agent shares.
-            if len(ctx.method) > ECHO_CHARACTERS or ctx.method in SHARED_METHODS:
+            if len(ctx.method) > ECHO_CHARACTERS or ctx.method in (*SHARED_METHODS, SET_LEVEL):
                 raise MCPError(types.METHOD_NOT_FOUND, "Method not found", echoed(ctx.method))
             return await call_next(ctx)
         begin_trace(ctx)
@@ -254,6 +256,12 @@ class McpServer:
                 raise
             hop.state = state_of_result(result) if ctx.method == "tools/call" else ""
             return result
+
+    def _method(self, name: str) -> _Method | None:
+        """The method of this name, if an agent shares what it needs."""
+        if name == SET_LEVEL and not self._face.has_logs:
+            return None
+        return self._methods.get(name) or self._shared.method(name)
 
     async def _checked(
         self, ctx: Context, call_next: CallNext, method: _Method, hop: Hop | None = None
@@ -287,7 +295,7 @@ class McpServer:
         except MCPError:
             raise
         except McpRefusal as refusal:
-            error = _writable({"message": refusal.message, "data": refusal.data})
+            error = writable({"message": refusal.message, "data": refusal.data})
             raise MCPError(refusal.code, str(error["message"]), error["data"]) from refusal
         except Exception as exc:
             logger.exception("a request failed: %s", ctx.method)
@@ -399,12 +407,15 @@ class McpServer:
             raise self._face.unknown_tool(name)
         if (hop := trace.hop.get()) is not None:
             hop.skill, hop.is_answer = name, bool(param(context, "inputResponses"))
-        reports = ProgressSender(context.session)
+        level = self._levels.of(context) if self._face.has_logs else None
+        reports = ProgressSender(context)
         incoming = incoming_of(context, reports)
+        if level is not None:
+            incoming = replace(incoming, log_level=level, log=reports.log)
         if hop is not None:
             meant = self._face.work_of(name, incoming.arguments, incoming.principal)
             incoming = replace(incoming, ask=AnnouncedAnswers(incoming.ask, hop, meant, self._notify))
-        if not asks_for_progress(context):
+        if level is None and not asks_for_progress(context):
             return await self._face.call(incoming)
         try:
             async with anyio.create_task_group() as tasks:
@@ -438,7 +449,7 @@ class McpServer:
             plain = {key: value for key, value in result.items() if key != "resultType"}
             if context.method == "tools/call":
                 plain = result_for_legacy(plain)
-            return plain if context.request is None else _writable(plain)
+            return plain if context.request is None else writable(plain)
         meta = result.get("_meta")
         stamp: JsonObject = {types.SERVER_INFO_META_KEY: self._server.server_info_stamp}
         dressed: JsonObject = {
@@ -446,7 +457,7 @@ class McpServer:
             **result,
             "_meta": {**stamp, **(meta if isinstance(meta, dict) else {})},
         }
-        return dressed if context.request is None else _writable(dressed)
+        return dressed if context.request is None else writable(dressed)
 
     # What is told
 
@@ -501,13 +512,3 @@ async def _tell_legacy(session: ServerSession) -> None:
         await session.send_tool_list_changed()
         await session.send_resource_list_changed()
         await session.send_prompt_list_changed()
-
-
-def _writable(result: JsonObject) -> JsonObject:
-    """A result that the SDK can write over HTTP. The SDK cannot write lone surrogates."""
-    try:
-        to_json(result)
-    except PydanticSerializationError:
-        whole: JsonObject = json.loads(json.dumps(result, ensure_ascii=False).encode(errors="replace"))
-        return whole
-    return result

@@ -24,7 +24,7 @@ from bridge.concurrency import border
 from bridge.errors import echoed
 from bridge.identity.callers.principals import Principal, PrincipalNames
 from bridge.mcp.messages import ELICIT
-from bridge.mcp.server.back_channel import DeclaredCapabilities
+from bridge.mcp.server.back_channel import DeclaredCapabilities, RawNotification
 from bridge.mcp.server.face import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -35,7 +35,7 @@ from bridge.mcp.server.face import (
     ToolFace,
 )
 from bridge.mcp.server.requests import Context, is_modern, param, principal_of
-from bridge.mcp.server.subscriptions import RawNotification, WaitingNotifications
+from bridge.mcp.server.subscriptions import WaitingNotifications
 from bridge.text.jsonvalues import JsonObject
 
 logger = logging.getLogger(__name__)

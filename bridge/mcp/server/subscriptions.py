@@ -17,7 +17,6 @@ from mcp.server.subscriptions import SUBSCRIPTION_ID_META_KEY
 from mcp_types import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
-    Notification,
     SubscriptionFilter,
     SubscriptionsListenRequestParams,
     SubscriptionsListenResult,
@@ -25,6 +24,7 @@ from mcp_types import (
 
 from bridge.concurrency import Signal
 from bridge.identity.callers.principals import Principal, PrincipalNames
+from bridge.mcp.server.back_channel import RawNotification
 from bridge.mcp.server.face import ChangeListener, RequestFace, TaskCaller, TaskFace
 from bridge.mcp.server.requests import Context, param, principal_of, require_admitted
 from bridge.mcp.server.task_requests import caller_of, require_declared
@@ -41,10 +41,6 @@ _LISTS: Final = {
     "promptsListChanged": "notifications/prompts/list_changed",
     "resourcesListChanged": "notifications/resources/list_changed",
 }
-
-
-class RawNotification(Notification[dict[str, Any] | None, str]):
-    """A notification whose params are sent without parsing."""
 
 
 class WaitingNotifications:

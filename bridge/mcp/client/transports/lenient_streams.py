@@ -21,9 +21,11 @@ from mcp.client.streamable_http import StreamableHTTPTransport, StreamWriter
 from mcp.shared._context_streams import create_context_streams
 from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.message import SessionMessage
-from mcp_types import ErrorData, JSONRPCError, JSONRPCResponse, RequestId
+from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCResponse, RequestId
 
 from bridge.mcp.client.faults import BROKEN_OFF, NO_MCP, OLD_TRANSPORT, UNREADABLE, error_of, received_in
+from bridge.mcp.client.values import ResponseParams
+from bridge.mcp.log_messages import LOG
 
 _ENDPOINT: Final = "endpoint"
 """The first event of a server of the older HTTP+SSE."""
@@ -88,8 +90,9 @@ class _LenientTransport(StreamableHTTPTransport):
     ) -> bool:
         answered = False
         for item in received_in(text):
-            if isinstance(item, SessionMessage) and self._is_answer(item, request_id):
-                answered = True
+            if isinstance(item, SessionMessage):
+                answered = self._is_answer(item, request_id) or answered
+                _mark_log_message(item, request_id)
             await read_stream_writer.send(item)
         return answered
 
@@ -104,6 +107,13 @@ class _LenientTransport(StreamableHTTPTransport):
             return False
         message.id = request_id
         return True
+
+
+def _mark_log_message(item: SessionMessage, request_id: RequestId | None) -> None:
+    """Note in a log message on the response to a request which request this is."""
+    message = item.message
+    if isinstance(message, JSONRPCNotification) and message.method == LOG and isinstance(request_id, int):
+        message.params = ResponseParams(message.params or {}, request_id)
 
 
 def _answer(request_id: RequestId, error: ErrorData) -> SessionMessage:
