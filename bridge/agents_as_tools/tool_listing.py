@@ -215,10 +215,13 @@ def listing_of(
 
 
 def _linked(tool: AgentTool, shared: SharedServers) -> AgentTool:
-    """A tool whose app is linked as hosts can read it."""
+    """A tool whose app, and whose results, link to resources as hosts can read them."""
     server = shared.of_tool(tool.source_key, tool.server)
     listed = with_app_link(tool.listed, None if server is None else server.shown_uri)
-    return tool if listed is tool.listed else replace(tool, listed=listed)
+    shown_uri = server.shown_uri if server is not None and server.uri_prefix else None
+    if listed is tool.listed and shown_uri is None:
+        return tool
+    return replace(tool, listed=listed, shown_uri=shown_uri)
 
 
 def _on_skills_left_out(agents: Mapping[str, RemoteAgent], most: int) -> Iterator[Remark]:

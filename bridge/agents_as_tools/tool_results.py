@@ -202,6 +202,7 @@ class ToolResults:
             inline_limit_bytes=self.options.agents.part_inline_limit_bytes,
             link_for=links,
             preview=self._preview(),
+            shown_uri=self.tool.shown_uri if self.tool else None,
         )
 
     def _preview(self) -> Callable[[Part, str], list[JsonValue] | None] | None:

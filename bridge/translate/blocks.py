@@ -21,7 +21,7 @@ from pydantic import JsonValue
 from bridge.a2a.model.objects import AppendedText, Part, PartKind
 from bridge.local.file_names import named_by_type
 from bridge.text.jsonvalues import JsonObject
-from bridge.text.safe_text import resource_link
+from bridge.text.safe_text import WEB_SCHEMES, resource_link
 from bridge.translate.content import (
     ADDED,
     HELD,
@@ -55,6 +55,26 @@ class ResultRules:
     preview: Callable[[Part, str], list[JsonValue] | None] | None = None
     """Gives the blocks in place of a part of an artifact whose text is too long, with the URI of the part; None if the
     part is passed on whole. None shortens nothing."""
+    shown_uri: Callable[[str], str] | None = None
+    """Gives the URI by which hosts read a resource of the tool's server; None if URIs stay as they are."""
+
+
+def with_shown_uri(block: JsonValue, shown_uri: Callable[[str], str]) -> JsonValue:
+    """A content block whose link or embedded resource has the URI by which hosts read it. Web addresses stay, since a
+    host may fetch them itself."""
+    if not isinstance(block, dict):
+        return block
+    if block.get("type") == "resource":
+        held = block.get("resource")
+        return {**block, "resource": _shown(held, shown_uri)} if isinstance(held, dict) else block
+    return _shown(block, shown_uri) if block.get("type") == "resource_link" else block
+
+
+def _shown(held: JsonObject, shown_uri: Callable[[str], str]) -> JsonObject:
+    uri = held.get("uri")
+    if not isinstance(uri, str) or uri.partition(":")[0].lower() in WEB_SCHEMES:
+        return held
+    return {**held, "uri": shown_uri(uri)}
 
 
 def blocks_from_parts(parts: Sequence[Part], reading: ResultRules) -> list[JsonValue]:
@@ -119,7 +139,8 @@ def _blocks_from_part(part: Part, reading: ResultRules) -> tuple[JsonValue, ...]
     if _block_of(part).get("type") in (ADDED, STRUCTURED):
         return ()
     if restored := _restored(part):
-        return restored
+        shown = reading.shown_uri
+        return restored if shown is None else tuple(with_shown_uri(block, shown) for block in restored)
     return (_PLAIN[part.kind](part, reading),)
 
 

@@ -102,6 +102,8 @@ class AgentTool:
     """The key that the agent gives to the tool's server; "" if it is not known."""
     is_for_apps: bool = False
     """Whether only an app of its server may call it, and no model may see it."""
+    shown_uri: Callable[[str], str] | None = None
+    """Gives the URI by which hosts read a resource of the tool's server; None if URIs stay as they are."""
 
 
 def tools_of_agents(

@@ -278,12 +278,18 @@ async def test_a_principal_gets_only_what_its_rules_allow(tmp_path: Path) -> Non
         listed = [{"uri": uri, "name": "n"} for uri in ("n:1", "n:12", "n:2")]
         templates = [{"uriTemplate": one, "name": "n"} for one in ("n:1{x}", "m:{x}")]
         prompts = [{"name": name} for name in ("greet", "other")]
+        links = [{"type": "resource_link", **entry} for entry in listed]
+        embedded = {"type": "resource", "resource": {"uri": "n:2", "text": "t"}}
+        messages = [{"role": "user", "content": one} for one in (*links, embedded)]
         results = {
             "resources/list": {"resources": listed},
             "resources/templates/list": {"resourceTemplates": templates},
             "prompts/list": {"prompts": prompts},
+            "prompts/get": {"messages": messages},
+            "resources/read": {"contents": [{"uri": uri, "text": "t"} for uri in ("n:1", "n:2")]},
+            "completion/complete": {"completion": {"values": ["", "/../2"], "total": 2}},
         }
-        return {"result": results.get(method, {"completion": {"values": []}})}
+        return {"result": {**results[method], "cacheScope": "public"}}
 
     rules = Principal("ann", skills=("x",), resources=("n:1*",), prompts=("greet",))
     agent = SharingAgent(answer=answer)
@@ -307,7 +313,14 @@ async def test_a_principal_gets_only_what_its_rules_allow(tmp_path: Path) -> Non
             with pytest.raises(McpRefusal):
                 await requests.answer("completion/complete", {"ref": ref, "argument": argument}, rules)
         allowed = {"ref": {"type": "ref/resource", "uri": "n:1{x}"}, "argument": argument}
-        await requests.answer("completion/complete", allowed, rules)
+        completed: Any = await requests.answer("completion/complete", allowed, rules)
+        assert completed == {"completion": {"values": [""]}, "cacheScope": "private"}
+        read: Any = await requests.answer("resources/read", {"uri": "n:1"}, rules)
+        assert read == {"contents": [{"uri": "n:1", "text": "t"}], "cacheScope": "private"}
+        got: Any = await requests.answer("prompts/get", {"name": "greet"}, rules)
+        contents = [one["content"] for one in got["messages"]]
+        withheld = {"type": "text", "text": "[a resource that is not passed on]"}
+        assert [one.get("uri", one) for one in contents] == ["n:1", "n:12", withheld, withheld]
         listener = requests.listener(rules, lambda _: None)
         listener.want({"resourceSubscriptions": ["n:1", "n:2"]})
         assert await listener.settled() == {"resourceSubscriptions": ["n:1"]}

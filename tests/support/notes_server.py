@@ -71,6 +71,7 @@ class Notes:
             "notes",
             version="1",
             on_list_tools=self._tools,
+            on_call_tool=self._call,
             on_list_resources=self._resources,
             on_list_resource_templates=self._templates,
             on_read_resource=self._read,
@@ -118,6 +119,15 @@ class Notes:
             input_schema={"type": "object", "properties": {"to": {"type": "integer"}}, "required": ["to"]},
         )
         return types.ListToolsResult(tools=[tool])
+
+    async def _call(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+        return types.CallToolResult(content=self._links())
+
+    def _links(self) -> list[Any]:
+        """A link to each note, one to the web, and an embedded note."""
+        uris = [*self.uris, "https://example.com/a"]
+        links = [types.ResourceLink(type="resource_link", uri=uri, name=uri) for uri in uris]
+        return [*links, types.EmbeddedResource(type="resource", resource=_text(SECRET))]
 
     async def _resources(self, context: Context, params: Any) -> types.ListResourcesResult:
         start = int(params.cursor) if params and params.cursor else 0
@@ -176,10 +186,7 @@ class Notes:
     async def _prompt(self, context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         content: list[Any] = [types.TextContent(type="text", text=f"Hello {params.arguments}")]
         if params.name == "leak":
-            content = [
-                *(types.ResourceLink(type="resource_link", uri=uri, name=uri) for uri in self.uris),
-                types.EmbeddedResource(type="resource", resource=_text(SECRET)),
-            ]
+            content = self._links()
         messages = [types.PromptMessage(role="user", content=one) for one in content]
         return types.GetPromptResult(messages=messages)
 

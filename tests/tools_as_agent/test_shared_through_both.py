@@ -12,9 +12,9 @@ from mcp.client.streamable_http import streamable_http_client
 
 from bridge.assembly.plan import OfferedPlan
 from bridge.mcp.client.eras import Era
-from tests.assembly.test_bridge import PROFILE
+from tests.assembly.test_bridge import PROFILE, agent
 from tests.support.notes_server import PUBLIC, SECRET
-from tests.tools_as_agent.test_shared_requests import LIMITED, notes, person
+from tests.tools_as_agent.test_shared_requests import BOTH, LIMITED, notes, person
 
 pytestmark = pytest.mark.proves("map-mcp-requests")
 
@@ -40,6 +40,27 @@ async def test_a_host_gets_what_the_server_has(tmp_path: Path, era: Era) -> None
             # 2026-07-28 has another code than the server used, which is of 2025-11-25
             assert (caught.value.code, str(caught.value)) == (-32602, "Resource not found")
         assert PUBLIC[0] in kept.read
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_links_in_results_and_prompts_lead_to_what_is_listed(tmp_path: Path, mode: str) -> None:
+    both = {name: agent("notes", share=BOTH) for name in ("desk", "other")}
+    plan: dict[str, Any] = {"published": both, "offered": {"m": OfferedPlan((*both,), PROFILE)}}
+    async with notes(tmp_path, **plan) as (_, there), there.mcp("m", mode=mode) as client:
+        called = await client.call_tool("other_count", {"to": 1})
+        prompt = await client.get_prompt("other_leak")
+        for blocks in (called.content, [message.content for message in prompt.messages]):
+            linked = [block.uri for block in blocks if block.type == "resource_link"]
+            expected = [f"a2a://other/r/{uri}" for uri in (*PUBLIC, SECRET)]
+            # Whoever can see a web address can fetch it, and needs no MCP server.
+            assert linked == [*expected, "https://example.com/a"]
+            (embedded,) = [block.resource for block in blocks if block.type == "resource"]
+            assert embedded.uri == expected[-1]
+            for uri in expected:
+                (read,) = (await client.read_resource(uri)).contents
+                assert read.uri == uri
+                text = f"the text of {uri.removeprefix('a2a://other/r/')}"
+                assert read.text == text  # type: ignore[union-attr]
 
 
 async def test_the_rules_of_a_principal_hold_behind_an_mcp_server(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 from uuid import uuid4
 
@@ -23,7 +24,7 @@ from bridge.agents_as_tools.mcp_requests.shared_servers import LISTS, SharedServ
 from bridge.agents_as_tools.mcp_requests.subscriptions import AgentSubscriptions, Listener, Sharing
 from bridge.errors import BridgeError, PeerError, echoed
 from bridge.identity.callers.principals import Principal
-from bridge.identity.callers.resource_rights import may_lead_there, may_use
+from bridge.identity.callers.resource_rights import ALL, may_become, may_lead_there, may_use
 from bridge.identity.tokens.caller_token import Caller
 from bridge.mcp.server.face import INVALID_PARAMS, McpRefusal, refusal_of
 from bridge.text.jsonvalues import JsonObject
@@ -34,6 +35,7 @@ from bridge.translate.extensions.mcp_requests import (
     answer_from_parts,
     message_of_request,
 )
+from bridge.translate.extensions.shared_results import SharedView, visible
 
 logger = logging.getLogger(__name__)
 
@@ -165,7 +167,8 @@ class AgentRequests:
             answer = await self._asked(server, method, params, principal)
             if isinstance(answer, McpError):
                 raise McpRefusal(answer.code, answer.message, answer.data)
-            return self._permitted(server, method, server.shown(method, answer), principal)
+            shown = visible(method, params, server.shown(method, answer), _view_of(principal))
+            return self._without_hidden(server, method, shown, principal)
         except BridgeError as exc:
             raise refusal_of(exc) from exc
 
@@ -182,11 +185,10 @@ class AgentRequests:
             return answer_from_parts(await _reply(client, request, options.pace))
         raise PeerError(f"The agent {server.agent_key} did not answer {method} within {seconds:g} s")
 
-    def _permitted(
+    def _without_hidden(
         self, server: SharedServer, method: str, result: JsonObject, principal: Principal
     ) -> JsonObject:
-        """A list without the entries that the principal may not use, and those that another server's prefix or
-        the bridge's own resources hide."""
+        """A list without the entries that another server's prefix, or something of the bridge itself, hides."""
         if method not in LISTS:
             return result
         field_name, name = LISTS[method]
@@ -198,14 +200,24 @@ class AgentRequests:
             assert isinstance(entry, dict)
             shown = entry[name]
             if name == "name":
-                is_open = principal.may_use_prompt(shown) and not self._is_example(shown)
-                return is_open and shared.of_prompt(shown) == server
+                return not self._is_example(shown) and shared.of_prompt(shown) == server
             if name == "uri" and self._is_own(shown, principal.name):
                 return False  # a read of this URI gives the bridge's own resource, which is listed already
-            is_allowed = may_use if name == "uri" else may_lead_there
-            return is_allowed(principal.resource_globs, shown) and shared.of_uri(shown) == server
+            return shared.of_uri(shown) == server
 
         return {**result, field_name: [entry for entry in entries if is_shown(entry)]}
+
+
+def _view_of(principal: Principal) -> SharedView:
+    """What a principal may use of resources and prompts, by the names that hosts know."""
+    globs = principal.resource_globs
+    return SharedView(
+        ALL not in globs or ALL not in principal.prompt_globs,
+        partial(may_use, globs),
+        partial(may_lead_there, globs),
+        partial(may_become, globs),
+        principal.may_use_prompt,
+    )
 
 
 async def _reply(client: AgentClient, request: McpRequest, pace: FollowPace) -> tuple[Part, ...]:

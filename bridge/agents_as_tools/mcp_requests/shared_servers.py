@@ -20,6 +20,7 @@ from bridge.agents_as_tools.resources import SCHEME
 from bridge.errors import PeerError, echoed
 from bridge.mcp.apps import SCHEME as APPS
 from bridge.text.jsonvalues import JsonObject
+from bridge.translate.blocks import with_shown_uri
 from bridge.translate.extensions.mcp_requests import COMPLETE, declared_servers
 
 logger = logging.getLogger(__name__)
@@ -125,17 +126,9 @@ class SharedServer:
         return contents
 
     def _shown_message(self, message: JsonValue) -> JsonValue:
-        content = message.get("content") if isinstance(message, dict) else None
-        if not isinstance(message, dict) or not isinstance(content, dict):
+        if not isinstance(message, dict) or "content" not in message:
             return message
-        if content.get("type") == "resource_link":
-            return {**message, "content": self._shown_contents(content)}
-        if content.get("type") == "resource":
-            return {
-                **message,
-                "content": {**content, "resource": self._shown_contents(content.get("resource"))},
-            }
-        return message
+        return {**message, "content": with_shown_uri(message["content"], self.shown_uri)}
 
     def shown_uri(self, uri: str) -> str:
         """The URI by which hosts know a resource of the server."""
