@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Final
@@ -18,10 +18,7 @@ from bridge.a2a.tasks.agent import PlannedWork, Turn, WorkName
 from bridge.a2a.tasks.draft import BriefWork
 from bridge.concurrency import ToolLimiters
 from bridge.identity.callers.principals import OfferedNames, Principal
-from bridge.mcp.apps import is_for_app, is_for_model
 from bridge.mcp.client.upstream import OwnSession, QueueFullError, Upstream
-from bridge.mcp.client.values import ToolListing
-from bridge.mcp.tools import Tool
 from bridge.source_state import SourceState
 from bridge.tools_as_agent.caller_login import AwaitedCall, CallerLoginCheck, Present
 from bridge.tools_as_agent.card import ToolServerSummary, make_card
@@ -56,8 +53,8 @@ from bridge.tools_as_agent.route import (
 )
 from bridge.tools_as_agent.run import Conclusion, InputRequest, ToolRun
 from bridge.tools_as_agent.run_for_caller import RunForCaller, require_caller_token
-from bridge.tools_as_agent.shared_requests import SharedRequests, rights_now
-from bridge.tools_as_agent.skill_sources import SkillSource, SkillSourceStates
+from bridge.tools_as_agent.shared_requests import SharedRequests, rights_now, waiting_request
+from bridge.tools_as_agent.skill_sources import SkillSource, SkillSourceStates, served_tools
 from bridge.tools_as_agent.skills import Skill, Skills, skill_remarks, skills_of
 from bridge.translate.extensions import log_messages
 from bridge.translate.extensions.apps import URI as APPS
@@ -93,6 +90,7 @@ _ROUNDS_GONE: Final = (
     "The bridge restarted while a model worked on your message. These calls were made before: {}. Say what to do next,"
     " or name the skill"
 )
+_NO_RIGHT: Final = "You may no longer use the skill {}, so it was not called"
 _SERVER_GONE: Final = "The tool server that works on this task no longer belongs to this agent"
 
 _CARDS_KEPT: Final = 16
@@ -159,7 +157,7 @@ class ToolsAgent:
         listed = [
             (source.key, tool)
             for source in self._sources.values()
-            for tool in _tools_of(source.upstream.listing, self._chosen)
+            for tool in served_tools(source.upstream.listing, self._chosen)
         ]
         self.skill_set = skills_of(
             listed,
@@ -338,6 +336,8 @@ class ToolsAgent:
         if known is None:
             return WorkName()
         skill = self.skill_set.by_id.get(known.skill_id)
+        if isinstance(known, ServerQuestion) and known.skill_id == REQUESTS:
+            return WorkName(known.tool_name, known.source_key, known.trace)
         if isinstance(known, ServerQuestion | FollowedTask) and known.source_key:
             return WorkName(known.skill_id, known.source_key, known.trace)
         return WorkName(known.skill_id, "" if skill is None else skill.source_key, known.trace)
@@ -440,14 +440,16 @@ class ToolsAgent:
             raise
 
     def _requests_in(self, turn: Turn) -> SharedRequests | None:
-        """What answers a turn that is a request of MCP; None for any other turn, and if the agent shares nothing."""
-        if self._requests is None or not is_request(turn.message, turn.metadata):
+        """What answers a turn that is a request of MCP, or a message to one that waits; None for any other turn, and if
+        the agent shares nothing."""
+        if self._requests is None:
             return None
-        return self._requests
+        is_meant = is_request(turn.message, turn.metadata) or waiting_request(turn.kept) is not None
+        return self._requests if is_meant else None
 
     def takes_as_answer(self, turn: Turn) -> bool:
         """Whether a message that names only a context answers the context's only waiting task; see `is_answer`."""
-        if self._requests_in(turn) is not None:
+        if self._requests is not None and is_request(turn.message, turn.metadata):
             return False
         return is_answer(turn, self._usable_in(turn), self.options)
 
@@ -523,23 +525,31 @@ class ToolsAgent:
         logins = source.upstream.logins
         if logins is None:
             return None
-        return CallerLoginCheck(logins, source.upstream, self.options, self._present, self._names_of)
+        return CallerLoginCheck(logins, source.upstream, self.options, self._present, self._why_not)
 
-    def _names_of(self, skill_id: str) -> OfferedNames:
-        skill = self.skill_set.by_id.get(skill_id)
-        return OfferedNames(skill_id) if skill is None else skill.names
+    def _why_not(self, principal: Principal, question: ServerQuestion) -> str:
+        """Why a principal may not make a call that waited; "" if it may."""
+        skill = self.skill_set.by_id.get(question.skill_id)
+        names = OfferedNames(question.skill_id) if skill is None else skill.names
+        return "" if principal.may_use(names) else _NO_RIGHT.format(question.skill_id)
 
     def _awaited(self, question: ServerQuestion) -> PlannedWork | None:
         """The work for a call that waits for a login; None if its server no longer wants logins."""
-        source = self._sources.get(question.source_key)
-        if source is None or (gate := self._gate_of(source)) is None:
+        source, requests = self._sources.get(question.source_key), self._requests
+        if question.skill_id != REQUESTS:
+            gate_of, work = self._gate_of, self._after_login
+        elif requests is not None:
+            gate_of, work = requests.gate_of, requests.after_login
+        else:
+            return None
+        if source is None or (gate := gate_of(source)) is None:
             return None
 
         def server() -> Upstream | None:
             now = self._sources.get(question.source_key)
             return None if now is None else now.upstream
 
-        return AwaitedCall(question, gate, server, self._after_login)
+        return AwaitedCall(question, gate, server, work)
 
     def _after_login(self, question: ServerQuestion, principal: Principal) -> PlannedWork:
         """The work for a call whose caller has logged in, or has sent a message instead."""
@@ -602,17 +612,6 @@ class ToolsAgent:
         return self._chosen.shares_logs and any(
             greeting is not None and "logging" in greeting.capabilities for greeting in greetings
         )
-
-
-def _tools_of(listing: ToolListing, options: AgentOptions) -> Iterator[Tool]:
-    """The tools of a server that an agent serves: its own, and those that stand for prompts or resources. Tools for
-    apps only are among them if the agent shares apps."""
-    for tool in listing.tools:
-        if is_for_model(tool.listed) or (options.shares_apps and is_for_app(tool.listed)):
-            yield tool
-    for tool in listing.stand_ins if options.stand_ins else ():
-        if tool.stands_for is not None and tool.stands_for.kind in options.stand_ins:
-            yield tool
 
 
 def _without_model(wait: ModelWait) -> RequireInput:

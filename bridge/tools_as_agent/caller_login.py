@@ -29,7 +29,7 @@ import anyio
 from bridge.a2a.model.objects import Part, SendMessageConfiguration, TaskState
 from bridge.a2a.tasks.agent import Job, PlannedWork
 from bridge.errors import BridgeError, BusyError, PeerError, fault_policy_of
-from bridge.identity.callers.principals import OfferedNames, Principal
+from bridge.identity.callers.principals import Principal
 from bridge.identity.logins.kept_logins import AwaitedLogin, CallerLogins, client_at
 from bridge.mcp.client.upstream import Upstream
 from bridge.seal import request_digest
@@ -38,12 +38,15 @@ from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.resume_state import (
     ElicitationsByKey,
     LoginWait,
-    ResumeMode,
-    RunTool,
     ServerQuestion,
 )
-from bridge.tools_as_agent.rounds import kept_question
-from bridge.tools_as_agent.task_asker import KeepQuestions, PausableDeadline, QuestionPace, TaskAsker
+from bridge.tools_as_agent.task_asker import (
+    KeepQuestions,
+    PausableDeadline,
+    QuestionPace,
+    TaskAsker,
+    new_occasion,
+)
 from bridge.trace import TraceContext
 from bridge.translate.extensions.passed_metadata import metadata_of
 
@@ -55,7 +58,6 @@ _STILL_NOT: Final = (
     "{} messages arrived, but no login at {}, so the server was not called. Log in, then call again"
 )
 _DECLINED: Final = "You declined to log in at {}, so the server was not called"
-_NO_RIGHT: Final = "You may no longer use the skill {}, so it was not called"
 
 Present = Callable[[Principal], Principal | None]
 """Gives a principal with its current rights; None if it has no rights any more, or if only its next message can show
@@ -82,19 +84,19 @@ class CallerLoginCheck:
         server: Upstream,
         options: AgentOptions,
         present: Present,
-        names_of: Callable[[str], OfferedNames],
+        why_not: Callable[[Principal, ServerQuestion], str],
     ) -> None:
-        """`names_of` gives the names of a skill to which rights apply, by the skill's id."""
+        """`why_not` says why a principal may not make a call, in words; "" if it may."""
         self._logins = logins
         self._upstream = server
         self._server = server.name
         self._options = options
         self._present = present
-        self._names_of = names_of
+        self._why_not = why_not
 
-    async def passed(self, job: Job, decision: RunTool, after: float = 0.0) -> float | None:
+    async def passed(self, job: Job, call: ServerQuestion, after: float = 0.0) -> float | None:
         """The time of the caller's login. A caller without a login made after the time `after` is asked for one. None
-        if the task has ended, or waits for a message.
+        if the task has ended, or waits for a message. `call` is the state of the call, without a question.
 
         Raises:
             PeerError: the stored logins cannot be read. StoreError: another replica goes on with the task, or the store
@@ -103,9 +105,7 @@ class CallerLoginCheck:
         for _ in range(self._options.run.answer_tries):
             if (since := await self.since(job, after)) is not None:
                 return since
-            if not await self._goes_on(
-                job, decision.skill_id, await self._ask_for_login(job, decision, after)
-            ):
+            if not await self._goes_on(job, call, await self._ask_for_login(job, call, after)):
                 return None
         if (since := await self.since(job, after)) is None:
             await _reject(job, _STILL_NOT.format(self._options.run.answer_tries, self._server))
@@ -147,9 +147,9 @@ class CallerLoginCheck:
         )
         keep = partial(_as_kept, question)
         outcome = await self._outcome(job, awaited, question.questions, keep, is_shown=True)
-        return await self._goes_on(job, question.skill_id, outcome)
+        return await self._goes_on(job, question, outcome)
 
-    async def _goes_on(self, job: Job, skill_id: str, outcome: _Outcome) -> bool:
+    async def _goes_on(self, job: Job, call: ServerQuestion, outcome: _Outcome) -> bool:
         """Whether the call may go on after an outcome. If not, the task has ended, or waits for a message."""
         if outcome is _Outcome.DECLINED:
             await _reject(job, _DECLINED.format(self._server))
@@ -160,8 +160,8 @@ class CallerLoginCheck:
             words = "task %s waits for a message of %s, whose rights have changed since it asked"
             logger.info(words, job.events.task_id, _name(job))
             return False
-        if not principal.may_use(self._names_of(skill_id)):
-            await _reject(job, _NO_RIGHT.format(skill_id))
+        if why := self._why_not(principal, call):
+            await _reject(job, why)
             return False
         job.turn = replace(job.turn, principal=principal)
         # Stored before the call: a replica that was taken for dead learns here that another replica goes on with the
@@ -169,7 +169,7 @@ class CallerLoginCheck:
         await job.status(TaskState.WORKING)
         return True
 
-    async def _ask_for_login(self, job: Job, decision: RunTool, after: float) -> _Outcome:
+    async def _ask_for_login(self, job: Job, call: ServerQuestion, after: float) -> _Outcome:
         """Ask for a login, and wait for the outcome."""
         name, turn, now = _name(job), job.turn, time.time()
         question: JsonObject = {
@@ -182,7 +182,7 @@ class CallerLoginCheck:
         }
         awaited = AwaitedLogin(
             name,
-            _call_digest(job.events.task_id, *decision.skill.key, decision.arguments),
+            _call_digest(job.events.task_id, call.source_key, call.tool_name, call.arguments),
             turn.principal.skills,
             turn.principal.scopes,
             now,
@@ -197,7 +197,7 @@ class CallerLoginCheck:
             tuple(turn.configuration.accepted_output_modes or ()),
             metadata_of([extension.uri for extension in self._options.extensions], turn.metadata),
         )
-        keep = partial(kept_question, decision, ResumeMode.AGAIN, login=login)
+        keep = partial(_kept_call, replace(call, login=login))
         return await self._outcome(job, awaited, {_QUESTION: question}, keep, is_shown=False)
 
     async def _outcome(
@@ -289,6 +289,12 @@ def _name(job: Job) -> str:
 
 def _as_kept(question: ServerQuestion, _: ElicitationsByKey, of_turn: TraceContext) -> bytes:
     return replace(question, trace=of_turn).to_bytes()
+
+
+def _kept_call(call: ServerQuestion, questions: ElicitationsByKey, of_turn: TraceContext) -> bytes:
+    """The state kept with a task that waits for a login. `of_turn` is the trace of the turn that asks."""
+    occasions = {key: new_occasion() for key in questions}
+    return replace(call, questions=questions, occasions=occasions, trace=of_turn).to_bytes()
 
 
 def _call_digest(task_id: str, source_key: str, tool_name: str, arguments: JsonObject) -> str:

@@ -35,7 +35,6 @@ from bridge.tools_as_agent.resume_state import (
     ElicitationsByKey,
     Follow,
     FollowedTask,
-    LoginWait,
     RequireInput,
     ResumeMode,
     RunTool,
@@ -156,7 +155,7 @@ class CallInRounds:
             return await self._in_turn(progress, call)
         except ServerRefusedError as exc:
             if exc.code == URL_REQUIRED and (urls := required_urls(exc.data)):
-                question = _server_question(self._decision, ResumeMode.AGAIN, urls)
+                question = server_question(self._decision, ResumeMode.AGAIN, urls)
                 return ask_server_questions(question, open_questions(question))
             if call.request_state is None:
                 raise
@@ -255,7 +254,7 @@ class CallInRounds:
             if (name := question_fingerprint(params)) in self._known
         } | asked_now.answers
         question = replace(
-            _server_question(self._decision, ResumeMode.ROUND, asked_now.questions),
+            server_question(self._decision, ResumeMode.ROUND, asked_now.questions),
             given=answers,
             request_state=asked_now.state,
             is_of_process=self._is_process and asked_now.state is not None,
@@ -276,14 +275,13 @@ def kept_question(
     way: ResumeMode,
     questions: ElicitationsByKey,
     of_turn: TraceContext,
-    login: LoginWait | None = None,
 ) -> bytes:
-    """The state kept with a task whose call waits for answers, or for a login of its caller. `of_turn` is the trace of
-    the turn that asks."""
-    return replace(_server_question(decision, way, questions), trace=of_turn, login=login).to_bytes()
+    """The state kept with a task whose call waits for answers. `of_turn` is the trace of the turn that asks."""
+    return replace(server_question(decision, way, questions), trace=of_turn).to_bytes()
 
 
-def _server_question(decision: RunTool, way: ResumeMode, questions: ElicitationsByKey) -> ServerQuestion:
+def server_question(decision: RunTool, way: ResumeMode, questions: ElicitationsByKey) -> ServerQuestion:
+    """The state of a call that waits for answers to these questions."""
     source_key, tool_name = decision.skill.key
     return ServerQuestion(
         decision.skill_id,

@@ -196,6 +196,20 @@ def is_answer(turn: Turn, skills: Skills, options: AgentOptions) -> bool:
 
 def _answered(question: ServerQuestion, turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
     """Decide on an answer to the server's questions."""
+    answered = question_with_answers(question, turn, options)
+    if not isinstance(answered, ServerQuestion):
+        return answered
+    key = question.source_key, question.tool_name
+    skill = skills.by_key.get(key) if question.tool_name else skills.by_id.get(question.skill_id)
+    if skill is None:
+        return no_longer_there(question.skill_id)
+    return RunTool(skill, question.arguments, answered)
+
+
+def question_with_answers(
+    question: ServerQuestion, turn: Turn, options: AgentOptions
+) -> ServerQuestion | RequireInput | End:
+    """The question with the answers of a message, or what follows if the message leaves something open, or refuses."""
     open_ones = open_questions(question)
     answers = answers_from(turn.message, open_ones, fill_defaults=URI not in turn.extensions)
     answered = replace(question, given={**question.given, **answers.given})
@@ -209,11 +223,7 @@ def _answered(question: ServerQuestion, turn: Turn, skills: Skills, options: Age
         for refusal, end in _REFUSED.items():
             if refusal in actions:
                 return end
-    key = question.source_key, question.tool_name
-    skill = skills.by_key.get(key) if question.tool_name else skills.by_id.get(question.skill_id)
-    if skill is None:
-        return no_longer_there(question.skill_id)
-    return RunTool(skill, question.arguments, answered)
+    return answered
 
 
 def words_on_misfits(

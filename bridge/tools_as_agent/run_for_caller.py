@@ -23,7 +23,8 @@ from bridge.mcp.client.faults import CallerTokenGoneError, LoginWantedError
 from bridge.mcp.client.upstream import Upstream
 from bridge.tools_as_agent.caller_login import CallerLoginCheck
 from bridge.tools_as_agent.options import AgentOptions
-from bridge.tools_as_agent.resume_state import Follow, RunTool
+from bridge.tools_as_agent.resume_state import Follow, ResumeMode, RunTool
+from bridge.tools_as_agent.rounds import server_question
 from bridge.tools_as_agent.run import ToolRun
 
 _WAITS_FOR_CALLER: Final = (
@@ -94,7 +95,8 @@ class RunForCaller(ToolRun):
         """The time of the login to call with. None for a new call means that the task has ended without a login, or
         waits for a message."""
         if not isinstance(self._decision, Follow):
-            return await gate.passed(job, self._decision, self._after)
+            call = server_question(self._decision, ResumeMode.AGAIN, {})
+            return await gate.passed(job, call, self._after)
         with suppress(PeerError):  # the call itself also looks for the login
             return await gate.since(job)
         return None

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 
@@ -30,17 +30,28 @@ from bridge.a2a.tasks.agent import Job, PlannedWork, StandingWork, Turn, WorkNam
 from bridge.a2a.tasks.draft import BriefWork
 from bridge.errors import BusyError, PeerError, counted, fault_policy_of
 from bridge.identity.callers.principals import ANONYMOUS, LOCAL, Principal
-from bridge.identity.logins.kept_logins import client_at
+from bridge.identity.logins.kept_logins import REFUSED_LOGINS_MOST
 from bridge.mcp.client.call_queue import Claimant
-from bridge.mcp.client.faults import ServerRefusedError
+from bridge.mcp.client.faults import LoginWantedError, ServerRefusedError
 from bridge.mcp.client.session import Session
-from bridge.mcp.client.upstream import OwnSession, QueueFullError, Upstream
+from bridge.mcp.client.upstream import OwnSession, QueueFullError
 from bridge.text.jsonvalues import JsonObject
+from bridge.tools_as_agent.caller_login import CallerLoginCheck, Present
 from bridge.tools_as_agent.options import AgentOptions
+from bridge.tools_as_agent.resume_state import (
+    End,
+    RequireInput,
+    ResumeMode,
+    ServerQuestion,
+    resume_state_from,
+)
+from bridge.tools_as_agent.route import question_with_answers
+from bridge.tools_as_agent.run import Conclusion, InputRequest
 from bridge.tools_as_agent.run_for_caller import require_caller_token
 from bridge.tools_as_agent.shared_definitions import approved_entries, refusal_of
 from bridge.tools_as_agent.shared_rights import view_of
 from bridge.tools_as_agent.shared_subscriptions import SubscriptionRules, SubscriptionRun
+from bridge.tools_as_agent.skill_sources import SkillSource
 from bridge.translate.extensions.mcp_requests import (
     COMPLETE,
     LISTEN,
@@ -50,6 +61,7 @@ from bridge.translate.extensions.mcp_requests import (
     McpRequest,
     Shared,
     declaration,
+    is_request,
     part_of_answer,
     request_from_message,
     shared_of,
@@ -57,12 +69,9 @@ from bridge.translate.extensions.mcp_requests import (
 )
 from bridge.translate.extensions.shared_results import SharedView, visible
 
-if TYPE_CHECKING:
-    from bridge.tools_as_agent.caller_login import Present
-    from bridge.tools_as_agent.skill_sources import SkillSource
-
 logger = logging.getLogger(__name__)
 
+_URI_BYTES: Final = URI.encode()
 _SUBJECT_CHARACTERS: Final = 2000
 """How much of a URI or a name is told to the audit."""
 _NOT_PASSED: Final = frozenset(
@@ -133,15 +142,57 @@ class SharedRequests:
                 OVERLOADED, the queue of the server is full or the principal has too many subscriptions.
         """
         request, source = self.resolved(turn)
-        options, principal = self._options_of(source), turn.principal
-        require_caller_token(source.upstream, principal, request.method)
+        require_caller_token(source.upstream, turn.principal, request.method)
+        if turn.task is not None and (question := waiting_request(turn.kept)) is not None:
+            trace.go_on(question.trace)
+            answered = question_with_answers(question, turn, self._options_of(source))
+            if isinstance(answered, End):
+                return Conclusion(answered)
+            if isinstance(answered, RequireInput):
+                return InputRequest(answered)
+        work = self._work(request, source, turn.principal)
+        return BriefWork(work) if turn.task is None and isinstance(work, RequestRun) else work
+
+    def _work(
+        self, request: McpRequest, source: SkillSource, principal: Principal, *, even_if_full: bool = False
+    ) -> PlannedWork:
+        """The work on a request that is allowed.
+
+        Raises:
+            A2AError: see `plan`.
+        """
         if request.method == LISTEN:
-            return self._subscription(request, source, turn)
+            return self._subscription(request, source, principal)
         try:
-            source.upstream.reserve(principal.name)
+            source.upstream.reserve(principal.name, even_if_full=even_if_full)
         except QueueFullError as exc:
             raise a2a_error_of(exc) from exc
-        return BriefWork(RequestRun(request, source, options, self._view_of(principal), principal.name))
+        options = self._options_of(source)
+        return RequestRun(request, source, options, self._view_of, principal.name, self.gate_of(source))
+
+    # Requests that wait for a login of their caller
+
+    def gate_of(self, source: SkillSource) -> CallerLoginCheck | None:
+        """What asks the callers of a server to log in; None if the server wants no login of each caller."""
+        if (logins := source.upstream.logins) is None:
+            return None
+        options = self._options_of(source)
+        return CallerLoginCheck(logins, source.upstream, options, self._present, self._why_not)
+
+    def after_login(self, question: ServerQuestion, principal: Principal) -> PlannedWork:
+        """The work on a request whose caller has logged in, or has sent a message instead."""
+        request = _request_in(question)
+        try:
+            return self._work(request, self._allowed(request, principal), principal, even_if_full=True)
+        except A2AError as exc:
+            return Conclusion(End(TaskState.REJECTED, str(exc)))
+
+    def _why_not(self, principal: Principal, question: ServerQuestion) -> str:
+        try:
+            self._allowed(_request_in(question), principal)
+        except A2AError as exc:
+            return str(exc)
+        return ""
 
     def work_meant(self, turn: Turn) -> WorkName:
         """See `Agent.work_meant`."""
@@ -159,22 +210,33 @@ class SharedRequests:
         Raises:
             A2AError: see `plan`.
         """
-        if turn.task is not None:
+        if not is_request(turn.message, turn.metadata) and (question := waiting_request(turn.kept)):
+            request = _request_in(question)
+        elif turn.task is not None:
             raise invalid_params(
                 Violation("message.taskId", "a request of MCP is not for a task that exists")
             )
-        request = request_from_message(turn.message, turn.extensions)
+        else:
+            request = request_from_message(turn.message, turn.extensions)
+        return request, self._allowed(request, turn.principal)
+
+    def _allowed(self, request: McpRequest, principal: Principal) -> SkillSource:
+        """The server of a request that its caller may make.
+
+        Raises:
+            A2AError: see `plan`.
+        """
         kinds = self._kinds_of(request) & self._shared
         if not kinds:
             raise A2AError(UNSUPPORTED_OPERATION, f"This agent does not share what {request.method} is about")
         source = self._source_of(request)
         _label_hop(request)
-        if not any(_globs_of(turn.principal, kind) for kind in kinds):
+        if not any(_globs_of(principal, kind) for kind in kinds):
             raise _forbidden(f"You may use no {' and no '.join(sorted(kinds))} of this agent")
         if request.method != LISTEN:
-            self._require_allowed(request, turn.principal)
+            self._require_allowed(request, principal)
         _label_hop(request, source.key)
-        return request, source
+        return source
 
     def _kinds_of(self, request: McpRequest) -> frozenset[Shared]:
         ref = _ref_of(request)
@@ -225,24 +287,24 @@ class SharedRequests:
 
     # Subscriptions
 
-    def _subscription(self, request: McpRequest, source: SkillSource, turn: Turn) -> PlannedWork:
+    def _subscription(self, request: McpRequest, source: SkillSource, principal: Principal) -> PlannedWork:
         wanted, options = subscription_from(request.params), self._options_of(source)
         if len(wanted.uris) > (most := options.run.subscription_resources):
             where = "message.parts[0].data.params.notifications.resourceSubscriptions"
             raise invalid_params(Violation(where, f"are at most {counted(most, 'resource')}"))
-        view = self._view_of(turn.principal)
+        view = self._view_of(principal)
         allowed = wanted.limited_to(
-            {kind for kind in self._shared if _globs_of(turn.principal, kind)}, view.may_read
+            {kind for kind in self._shared if _globs_of(principal, kind)}, view.may_read
         )
-        name = turn.principal.name
+        name, gate = principal.name, self.gate_of(source)
         if sum(owner == name for owner in self._open.values()) >= (most := options.run.subscriptions):
             words = f"You have {counted(most, 'subscription')}, and there may be no more: cancel some"
             raise A2AError(OVERLOADED, words, headers={"Retry-After": "5"})
         rules = SubscriptionRules(
             allowed,
-            partial(self._may_go_on, source, turn.principal, allowed.kinds),
-            partial(self._may_see, turn.principal),
-            partial(login_since, source.upstream, turn, options.face),
+            partial(self._may_go_on, source, principal, allowed.kinds),
+            partial(self._may_see, principal),
+            None if gate is None else partial(gate.passed, call=_waiting_state(request, source)),
             options.run.call_timeout_seconds,
             options.run.subscription_update_seconds,
             options.run.subscription_life_seconds,
@@ -291,27 +353,32 @@ class RequestRun:
         request: McpRequest,
         source: SkillSource,
         options: AgentOptions,
-        view: SharedView,
+        view_of: Callable[[Principal], SharedView],
         principal: str,
+        gate: CallerLoginCheck | None = None,
     ) -> None:
+        """`view_of` gives what a principal may see, by its rights when the answer comes. `gate` asks the caller to
+        log in; None if the server wants no login of each caller."""
         self._request = request
         self._source = source
         self._options = options
-        self._view = view
+        self._view_of = view_of
         self._principal = principal
+        self._gate = gate
 
     async def __call__(self, job: Job) -> None:
         """Send the request. If no answer comes, the task fails as a call of a tool does."""
         job.allow_repeats()
         try:
-            answer = await self._answer(job)
+            answer = await self._with_login(job)
         except (PeerError, BusyError) as exc:
             telling = fault_policy_of(exc)
             logger.log(telling.log_level, "%s at %s failed: %s", self._request.method, self._source.key, exc)
-            await job.status(TaskState(telling.task_state), job.message((Part(text=str(exc)),)))
+            await job.status(TaskState(telling.task_state), job.message((Part(text=str(exc)),)), keep=b"")
         else:
-            message = job.message((part_of_answer(answer),)).changed(extensions=(URI,))
-            await job.status(TaskState.COMPLETED, message)
+            if answer is not None:
+                message = job.message((part_of_answer(answer),)).changed(extensions=(URI,))
+                await job.status(TaskState.COMPLETED, message, keep=b"")
         finally:
             self.drop()
 
@@ -319,9 +386,24 @@ class RequestRun:
         """Release the place in the queue. Call this if the run is not started."""
         self._source.upstream.release(self._principal)
 
-    async def _answer(self, job: Job) -> JsonObject | McpError:
+    async def _with_login(self, job: Job) -> JsonObject | McpError | None:
+        """The answer, with the login of the caller if the server wants one, and with a later login if the server
+        refuses that. None if the task has ended without an answer, or waits for a message."""
+        if self._gate is None:
+            return await self._answer(job, None)
+        call, refusals, after = _waiting_state(self._request, self._source), 0, 0.0
+        while (since := await self._gate.passed(job, call, after)) is not None:
+            try:
+                return await self._answer(job, since)
+            except LoginWantedError:
+                refusals, after = refusals + 1, since
+                if refusals > REFUSED_LOGINS_MOST:
+                    raise
+        return None
+
+    async def _answer(self, job: Job, since: float | None) -> JsonObject | McpError:
+        """The answer of the server. `since` is the time of the caller's login, if the server wants one."""
         principal, upstream, run = job.turn.principal, self._source.upstream, self._options.run
-        since = await login_since(upstream, job.turn, self._options.face)
         async with upstream.queue(principal.name, job.events.context_id, principal.token, since) as queue:
             caller = Claimant(principal.name, job.events.task_id, is_secret=not principal.may_list_all)
             async with queue.slot(caller, run.queue_timeout_seconds) as slot:
@@ -329,7 +411,8 @@ class RequestRun:
                 job.status(TaskState.WORKING)
                 await job.accepted
                 with anyio.move_on_after(run.call_timeout_seconds):
-                    return await self._sent(slot.session)
+                    result = await self._sent(slot.session)
+                    return self._seen(result, job.turn.principal)
         raise PeerError(f"{upstream.name} gave no answer in {run.call_timeout_seconds:g} s")
 
     async def _sent(self, session: Session) -> JsonObject | McpError:
@@ -348,23 +431,38 @@ class RequestRun:
             return McpError(exc.code, str(exc), exc.data)
         if approver is not None:
             result = approved_entries(method, result, approver)
-        return visible(method, params, result, self._view)
+        return result
+
+    def _seen(self, answer: JsonObject | McpError, principal: Principal) -> JsonObject | McpError:
+        if isinstance(answer, McpError):
+            return answer
+        return visible(self._request.method, self._request.params, answer, self._view_of(principal))
 
 
-async def login_since(upstream: Upstream, turn: Turn, face: str) -> float | None:
-    """The time of the caller's login at a server that wants a login of each caller; None for any other server.
-
-    Raises:
-        PeerError: the caller has not logged in. The message has a link.
-    """
-    if (logins := upstream.logins) is None:
+def waiting_request(kept: bytes) -> ServerQuestion | None:
+    """The state of a request that waits for a login of its caller, in the bytes kept with its task; None if the task is
+    about something else."""
+    if _URI_BYTES not in kept:
         return None
-    name = turn.principal.name
-    if (since := await logins.usable_since(name)) is None:
-        upstream.forget_logins(name)
-        link = logins.link(name, client_at(f"the agent {face} over A2A", turn.client))
-        raise PeerError(f"{upstream.name} wants you to log in at {link}; then ask again")
-    return since
+    known = resume_state_from(kept)
+    return known if isinstance(known, ServerQuestion) and known.skill_id == URI else None
+
+
+def _waiting_state(request: McpRequest, source: SkillSource) -> ServerQuestion:
+    """The state of a request that waits: in the place of the skill is the extension, and of the tool, the method."""
+    return ServerQuestion(
+        URI,
+        request.params,
+        ResumeMode.AGAIN,
+        {},
+        is_repeatable=True,
+        source_key=source.key,
+        tool_name=request.method,
+    )
+
+
+def _request_in(question: ServerQuestion) -> McpRequest:
+    return McpRequest(question.tool_name, question.arguments, question.source_key)
 
 
 def _passed_meta(params: JsonObject) -> JsonObject:

@@ -59,8 +59,9 @@ class SubscriptionRules:
     """Says why the subscription must end now; "" if it may go on."""
     may_see: Callable[[str], bool]
     """Whether the subscriber may hear of a resource now."""
-    login_since: Callable[[], Awaitable[float | None]]
-    """The time of the subscriber's login at the server, if the server wants one."""
+    login: Callable[[Job], Awaitable[float | None]] | None
+    """Gives the time of the subscriber's login, and asks for one if there is none; None if the server wants no login of
+    each caller. Its own result is None if the task has ended, or waits for a message."""
     begin_seconds: float
     """How long the server may take to begin."""
     update_seconds: float
@@ -97,12 +98,16 @@ class SubscriptionRun:
 
     async def __call__(self, job: Job) -> None:
         """Pass changes on until the subscription ends."""
-        job.listen(_refuse)
+        job.running.is_standing = True  # also if it goes on in a task that waited for a login
         try:
+            since = None
+            if self._rules.login is not None and (since := await self._rules.login(job)) is None:
+                return
+            job.listen(_refuse)
             await job.accepted
             if self._rules.wanted:
                 async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._listen, job)
+                    tasks.start_soon(self._listen, job, since)
                     await self._pass_on(job)
                     tasks.cancel_scope.cancel()
             else:
@@ -110,14 +115,15 @@ class SubscriptionRun:
                 self._finish(TaskState.COMPLETED, Part(text="Nothing of this can be subscribed to"))
             assert self._end is not None
             state, part = self._end
-            await job.status(state, _message(job, part))
+            await job.status(state, _message(job, part), keep=b"")
+        except (PeerError, BusyError) as exc:  # the stored logins cannot be read
+            await job.status(TaskState.FAILED, _message(job, Part(text=f"{exc}. {_ANEW}")), keep=b"")
         finally:
             self._on_end(self)
 
-    async def _listen(self, job: Job) -> None:
+    async def _listen(self, job: Job, since: float | None) -> None:
         principal = job.turn.principal
         try:
-            since = await self._rules.login_since()
             async with self._upstream.queue(
                 principal.name, job.events.context_id, principal.token, since
             ) as queue:

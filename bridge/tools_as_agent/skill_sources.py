@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from bridge.mcp.apps import is_for_app, is_for_model
 from bridge.mcp.client.upstream import Upstream
+from bridge.mcp.client.values import ToolListing
+from bridge.mcp.tools import Tool
 from bridge.source_state import SourceState
+from bridge.tools_as_agent.options import AgentOptions
 from bridge.translate.overrides import SkillOverride
 
 
@@ -45,3 +49,14 @@ class SkillSourceStates:
         return before.then(
             down, now_ms, needs_login=upstream.needs_login, is_unauthorized=upstream.is_unauthorized
         )
+
+
+def served_tools(listing: ToolListing, options: AgentOptions) -> Iterator[Tool]:
+    """The tools of a server that an agent serves: its own, and those that stand for prompts or resources. Tools for
+    apps only are among them if the agent shares apps."""
+    for tool in listing.tools:
+        if is_for_model(tool.listed) or (options.shares_apps and is_for_app(tool.listed)):
+            yield tool
+    for tool in listing.stand_ins if options.stand_ins else ():
+        if tool.stands_for is not None and tool.stands_for.kind in options.stand_ins:
+            yield tool

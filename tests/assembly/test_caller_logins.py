@@ -150,6 +150,7 @@ async def town(
     answers: Answers = lambda _: None,
     era: Era = Era.LEGACY,
     others: Mapping[str, Answer] | None = None,
+    capabilities: Mapping[str, Any] | None = None,
     **wished: float,
 ) -> AsyncIterator[Town]:
     issuer, calls = LoginServer(), []
@@ -160,7 +161,9 @@ async def town(
 
     speaks = LEGACY if era is Era.LEGACY else MODERN
     tools = RecordingServer(
-        speaks, answers={"tools/list": lambda _: TOOLS, "tools/call": called, **(others or {})}
+        speaks,
+        answers={"tools/list": lambda _: TOOLS, "tools/call": called, **(others or {})},
+        capabilities={"tools": {}, **(capabilities or {})},
     )
     with anyio.fail_after(60):
         async with issuer.serve(), tools.serve() as url:

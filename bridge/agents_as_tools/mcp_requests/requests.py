@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Final
 from uuid import uuid4
@@ -233,6 +234,11 @@ async def _reply(client: AgentClient, request: McpRequest, pace: FollowPace) -> 
         return answer.parts
     last = answer.status.message or (answer.history[-1] if answer.history else None)
     parts = () if last is None else last.parts
+    if answer.status.state is TaskState.AUTH_REQUIRED:
+        # A host has no task to come back to, so it asks again once its user has logged in.
+        with suppress(BridgeError):
+            await client.cancel(answer.id)
+        raise PeerError(f"{text_of_parts(parts)}\nThen ask again: this request was canceled")
     if answer.status.state is not TaskState.COMPLETED and not any(part.kind == "data" for part in parts):
         raise PeerError(text_of_parts(parts) or f"the agent's task is {answer.status.state.word}")
     return parts

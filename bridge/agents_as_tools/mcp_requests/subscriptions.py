@@ -436,6 +436,10 @@ class _Listening:
             self._note(notification)
         if len(notifications) > _NOTIFICATIONS_MOST:
             self._far.tell_of_everything()
+        if payload.status.state is TaskState.AUTH_REQUIRED:
+            raise PeerError(
+                text_of_parts(parts)
+            )  # nobody sees the link, and a later request shows another one
         self._has_ended = payload.status.state in ENDED
         if self._has_ended and payload.status.state is not TaskState.COMPLETED:
             raise PeerError(text_of_parts(parts) or f"its task is {payload.status.state.word}")
