@@ -66,6 +66,7 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
         },
         "FreshnessBounds": {"retry_seconds", "answer_seconds"},
         "ClientOptions": {
+            "bindings",
             "extensions",
             "grpc",
             "credentials",
