@@ -62,6 +62,7 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
             "stand_ins",
             "links",
             "shares_apps",
+            "shares_logs",
             "chooser",
         },
         "FreshnessBounds": {"retry_seconds", "answer_seconds"},
