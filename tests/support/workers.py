@@ -68,7 +68,9 @@ class Workers:
         session.config._tmp_path_factory.getbasetemp()  # of which each worker has a part
         self._batches = batches_of([item.nodeid.partition("::")[0] for item in session.items])
         queue, writable = os.pipe()
-        os.write(writable, b"".join(n.to_bytes(_PLACE_BYTES, "big") for n in range(len(self._batches))))
+        # The last folders have the longest single tests, which would keep one worker busy at the end of the run.
+        places = reversed(range(len(self._batches)))
+        os.write(writable, b"".join(place.to_bytes(_PLACE_BYTES, "big") for place in places))
         os.close(writable)
         try:
             for number in range(self.count):
