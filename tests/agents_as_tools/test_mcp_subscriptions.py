@@ -15,12 +15,12 @@ from mcp import Client, MCPError
 from mcp.client.subscriptions import Subscription
 
 from bridge.agents_as_tools.mcp_requests import subscriptions
-from bridge.identity.callers.principals import Principal
+from bridge.identity.callers.principals import LOCAL, Principal
 from bridge.identity.tokens.caller_token import Caller
 from bridge.mcp.server.face import McpRefusal
 from bridge.remotes.remote_agent import RemoteAgent
 from tests.agents_as_tools.test_mcp_requests import exposing_all, plainly, raw
-from tests.support.agent_faces import Served
+from tests.support.agent_faces import OPTIONS, Served
 from tests.support.sharing_agent import ALL, Json, SharingAgent
 
 pytestmark = pytest.mark.proves("map-mcp-requests")
@@ -271,6 +271,23 @@ async def test_a_principal_with_limited_skills_gets_nothing_of_agents(tmp_path: 
         assert await requests.answer("prompts/list", {}, limited) == {"prompts": []}
         assert not requests.takes("resources/read", {"uri": "n:1"}, limited)
         assert not requests.takes("prompts/get", {"name": "greet"}, limited)
+
+
+async def test_a_client_is_told_of_so_many_resources(tmp_path: Path) -> None:
+    agent = SharingAgent(answer=plainly)
+    bounded = OPTIONS.agents.having(subscribed_resources=2)
+    async with exposing_all(tmp_path, agent, agents=bounded) as there:
+        heard: list[Json] = []
+        listener = there.face.requests.listener(LOCAL, heard.append)
+        listener.want({"resourceSubscriptions": ["n:1", "n:2", "n:3"]})
+        # The client is told which of its resources are left out.
+        assert await listener.settled() == {"resourceSubscriptions": ["n:1", "n:2"]}
+        assert agent.open[0].wanted == {"resourceSubscriptions": ["n:1", "n:2"]}
+        other = there.face.requests.listener(LOCAL, heard.append)
+        other.want({"resourceSubscriptions": ["n:3"]})
+        assert await other.settled() == {"resourceSubscriptions": ["n:3"]}
+        listener.close()
+        other.close()
 
 
 async def test_a_principal_gets_only_what_its_rules_allow(tmp_path: Path) -> None:

@@ -163,6 +163,17 @@ async def test_params_and_results_cross_to_the_letter(tmp_path: Path, version: s
             assert got.headers["mcp-name"] == "note:///x"
 
 
+async def test_a_request_crosses_http_with_json(tmp_path: Path) -> None:
+    async with raw(tmp_path, {"resources/read": lambda _: RESULT}) as (_, there):
+        response = await there.client.post(
+            f"{there.url}/agents/desk/message:send",
+            json=asked("resources/read", {"uri": "note:///x"}),
+            headers={**ACTIVE, "A2A-Version": "1.0"},
+        )
+        (part,) = response.json()["message"]["parts"]
+        assert part["data"] == {"result": RESULT}
+
+
 async def test_an_error_of_the_server_crosses_to_the_letter(tmp_path: Path) -> None:
     def refuse(_: Any) -> Json:
         raise Refusal(-32002)

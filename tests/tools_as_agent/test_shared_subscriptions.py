@@ -12,7 +12,7 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from bridge.assembly.plan import ProcessPlan, PublishedPlan
+from bridge.assembly.plan import AuditPlan, ProcessPlan, PublishedPlan
 from bridge.mcp.client.eras import Era
 from bridge.tools_as_agent import shared_subscriptions
 from tests.assembly.test_bridge import agent
@@ -331,6 +331,27 @@ async def test_a_principal_has_so_many_subscriptions(tmp_path: Path) -> None:
         await ann.rpc.call("CancelTask", {"id": tasks[0]["id"]})
         await ann.rpc.call("SendMessage", asked(LISTEN, {"notifications": LISTS}))
         assert kept.listening == 3
+
+
+async def test_subscriptions_are_in_the_audit_as_other_requests(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    place = ProcessPlan(
+        state=tmp_path / "state", cache=tmp_path / "cache", audit=AuditPlan(file, 1 << 20, 10)
+    )
+    people = [person("ann"), person("bob", skills=("count",))]
+    async with notes(tmp_path, place=place, credentials=people) as (kept, there):
+        ann, bob = client_of(there, "ann-token"), client_of(there, "bob-token")
+        task = (await ann.rpc.call("SendMessage", asked(LISTEN, {"notifications": LISTS})))["task"]
+        assert await bob.refusal(LISTEN, {"notifications": LISTS}) == "FORBIDDEN"
+        await ann.rpc.call("CancelTask", {"id": task["id"]})
+        await kept.until(lambda: not kept.listening)
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    keys = ("event", "principal", "skill", "peer", "decision")
+    assert [tuple(line.get(key) for key in keys) for line in lines if line.get("skill") == LISTEN] == [
+        ("call", "ann", LISTEN, "notes", "allowed"),
+        ("refused", "bob", LISTEN, None, "refused"),
+        ("cancel", "ann", LISTEN, "notes", "allowed"),
+    ]
 
 
 async def test_a_resource_that_the_server_refuses_is_left_out(tmp_path: Path) -> None:
