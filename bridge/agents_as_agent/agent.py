@@ -74,6 +74,8 @@ class ForwardingAgent:
         self.waiting_tasks = WaitingTasks()
         self.skill_set = ForwardedSkills()
         self._remotes: dict[str, RemoteAgent] = {}
+        self._watches: dict[RemoteAgent, anyio.CancelScope] = {}
+        """The scopes in which the cards of the remote agents are kept fresh."""
         self.update(remotes, options, overrides)
 
     def update(
@@ -86,11 +88,17 @@ class ForwardingAgent:
         known = self._remotes
         self._remotes = dict(remotes)
         self.options, self._overrides = options, overrides
+        for key, remote in known.items():
+            if (
+                self._remotes.get(key) is not remote
+                and (scope := self._watches.pop(remote, None)) is not None
+            ):
+                scope.cancel()
         for key, remote in self._remotes.items():
             remote.key = key
             if self._group is not None and known.get(key) is not remote:
                 remote.use_remembered_card()
-                self._group.start_soon(remote.watch, self._changed)
+                self._group.start_soon(self._watch_card, remote)
         self.refresh()
 
     @asynccontextmanager
@@ -105,12 +113,17 @@ class ForwardingAgent:
         async with anyio.create_task_group() as group:
             self._group = group
             for remote in self._remotes.values():
-                group.start_soon(remote.watch, self._changed)
+                group.start_soon(self._watch_card, remote)
             try:
                 yield self
             finally:
                 self._group = None
                 group.cancel_scope.cancel()
+
+    async def _watch_card(self, remote: RemoteAgent) -> None:
+        """Keep a card fresh until the remote agent belongs to this agent no longer."""
+        with anyio.CancelScope() as self._watches[remote]:
+            await remote.watch(self._changed)
 
     def _changed(self) -> None:
         self.refresh()

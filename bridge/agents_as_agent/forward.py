@@ -103,6 +103,7 @@ class Forward:
         )
         answered = None if task is None else task.answered
         sent_context = self._context_to_send(order)
+        await job.accepted  # a repeat of the message, also after a crash, then finds the task
         job.sent(self._agent.key)
 
         async def exchange(client: AgentClient, listener: TaskListener) -> Task | Message:

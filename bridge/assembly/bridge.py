@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -69,7 +69,7 @@ from bridge.assembly.remote_agents import RemoteAgents, keys_of, shared_resource
 from bridge.assembly.routes import MCP, OWN_DOOR_HEADER, Fitness, OwnDoor, Router, RoutingTable, readiness
 from bridge.assembly.stores import login_configs_of_each
 from bridge.assembly.telemetry import telemetry_of
-from bridge.assembly.tool_servers import FirstConnections, Servers, StartObserver, ToolServers, skill_sources
+from bridge.assembly.tool_servers import FirstConnections, StartObserver, ToolServers, skill_sources
 from bridge.errors import PeerError, UsageError
 from bridge.identity.callers.principals import Principal, PrincipalNames
 from bridge.identity.pages.login_desk import DeskAddress, KnownPrincipals, LoginDesk
@@ -388,18 +388,23 @@ class Bridge:
                 fresh.catalogs[key] = PlannedPart(wanted, unit)
 
     def _catalog_changed(self) -> None:
+        for name, published_plan in self.plan.published.items():
+            if published_plan.agents:
+                self._update_published(self.parts, name, self.plan)
         self._update_offered(self.plan)
 
     # Faces
 
     async def _start_published(self, plan: Plan, fresh: Parts) -> None:
-        servers = (self.parts | fresh).servers
         for own_name, published_plan in plan.published.items():
-            name = own_name or self._servers.take_own_name(servers[published_plan.servers[0]].unit.value)
+            parts = self.parts | fresh
+            name = own_name or self._servers.take_own_name(
+                parts.servers[published_plan.servers[0]].unit.value
+            )
             for retiring in [two for two in self._retiring if name in two.parts.published]:
                 await retiring.ended.wait()  # its store is still in use
             if name not in self.parts.published:
-                maker = self._maker_of(name, published_plan, plan, servers)
+                maker = self._maker_of(name, published_plan, plan, parts)
                 unit = PartTask(
                     partial(
                         published,
@@ -413,10 +418,10 @@ class Bridge:
                 await unit.start(self._group)
                 fresh.published[name] = unit
 
-    def _maker_of(self, name: str, published_plan: PublishedPlan, plan: Plan, servers: Servers) -> MakeAgent:
+    def _maker_of(self, name: str, published_plan: PublishedPlan, plan: Plan, parts: Parts) -> MakeAgent:
         """Makes a published agent of its tool servers or of its remote agents."""
         if published_plan.agents:
-            agents = {key: plan.agents[key] for key in published_plan.agents}
+            agents = self._agents_of(published_plan.agents, plan, parts)
             remotes = self._remotes[name] = RemoteAgents(self._shared, own_extensions=())
             remotes.update(agents, published_plan.profile.agents)
             return partial(forwarding_agent, name, published_plan, remotes, self._place, self._shared.seal)
@@ -424,7 +429,7 @@ class Bridge:
         agent = tools_agent(
             name,
             published_plan,
-            skill_sources(name, published_plan, servers),
+            skill_sources(name, published_plan, parts.servers),
             self._shared_by_agents,
             ToolRights(partial(self.admission.present, face=name), find),
         )
@@ -434,7 +439,7 @@ class Bridge:
         """What a published agent that stays is made of now."""
         if not published_plan.agents:
             return skill_sources(name, published_plan, self.parts.servers)
-        agents = {key: plan.agents[key] for key in published_plan.agents}
+        agents = self._agents_of(published_plan.agents, plan, self.parts)
         self._remotes[name].update(agents, published_plan.profile.agents)
         return self._remotes[name]
 
@@ -457,7 +462,10 @@ class Bridge:
         parts = self.parts | fresh
 
         async def start(name: str, offered_plan: OfferedPlan) -> None:
-            agents, unread = self._agents_of(offered_plan, plan, parts), parts.unread_catalogs(offered_plan)
+            agents, unread = (
+                self._agents_of(offered_plan.sources, plan, parts),
+                parts.unread_catalogs(offered_plan),
+            )
             unit = PartTask(partial(self._offering, name, offered_plan, agents, unread))
             await unit.start(self._group)
             fresh.offered[name] = unit
@@ -481,10 +489,11 @@ class Bridge:
             ) as app:
                 yield MountedServer(offered_server, app)
 
-    def _agents_of(self, offered_plan: OfferedPlan, plan: Plan, parts: Parts) -> dict[str, RemotePlan]:
-        """The agents of an offered server, by key."""
+    def _agents_of(self, sources: Sequence[str], plan: Plan, parts: Parts) -> dict[str, RemotePlan]:
+        """The agents that these names stand for, by key: names of agents, catalogs and agents that are published
+        here."""
         remotes: dict[str, RemotePlan] = {}
-        for source in offered_plan.sources:
+        for source in sources:
             if source in plan.agents:
                 remotes[source] = plan.agents[source]
             elif source in plan.published:
@@ -504,7 +513,7 @@ class Bridge:
         """An agent that is published here, as an offered server calls it: over HTTP, like any other."""
         if self._own_url is None:
             raise UsageError(
-                f"an MCP server of this configuration uses the agent {name}, which the same process serves:"
+                f"this configuration uses the agent {name}, which the same process serves:"
                 ' give bridge.open the URL at which it reaches itself, as own_url="http://127.0.0.1:8080/bridge"'
             )
         url = f"{self._own_url}{path_of(name)}"
@@ -534,9 +543,7 @@ class Bridge:
         issuers = {name: issuer.identity for name, issuer in plan.issuers.items()}
         self._login_desk.serve(login_configs_of_each(plan), KnownPrincipals(names, issuers))
         for name in stays & plan.published.keys():
-            published_plan = plan.published[name]
-            peers = self._peers_of(name, published_plan, plan)
-            before.published[name].value.update(published_plan, peers, operators=plan.has_operators)
+            self._update_published(before, name, plan)
         for unit in fresh.published.values():
             unit.value.refresh()  # its servers may have come up while it could not be told
         self._update_offered(plan)
@@ -548,9 +555,14 @@ class Bridge:
             logger.warning("%s", line)
         self._group.start_soon(self._retire, retiring, max(seconds, self.drain_seconds))
 
+    def _update_published(self, parts: Parts, name: str, plan: Plan) -> None:
+        published_plan = plan.published[name]
+        peers = self._peers_of(name, published_plan, plan)
+        parts.published[name].value.update(published_plan, peers, operators=plan.has_operators)
+
     def _update_offered(self, plan: Plan) -> None:
         for name, unit in self.parts.offered.items():
-            agents = self._agents_of(plan.offered[name], plan, self.parts)
+            agents = self._agents_of(plan.offered[name].sources, plan, self.parts)
             unread = self.parts.unread_catalogs(plan.offered[name])
             unit.value.offered.update(plan.offered[name], agents, unread)
 

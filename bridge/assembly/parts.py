@@ -221,9 +221,16 @@ def servers_of(plan: Plan) -> tuple[str, ...]:
 
 
 def catalogs_of(plan: Plan) -> tuple[str, ...]:
-    """The catalogs that the MCP servers of a plan use."""
-    named = (source for offered in plan.offered.values() for source in offered.sources)
-    return tuple(dict.fromkeys(source for source in named if source in plan.catalogs))
+    """The catalogs that the faces of a plan use."""
+    return tuple(dict.fromkeys(source for source in remotes_in(plan) if source in plan.catalogs))
+
+
+def remotes_in(plan: Plan) -> Iterator[str]:
+    """Yield what the faces of a plan name in `from`, without tool servers."""
+    for offered in plan.offered.values():
+        yield from offered.sources
+    for published in plan.published.values():
+        yield from published.agents
 
 
 def _without(ones: dict[str, T], others: Mapping[str, T]) -> dict[str, T]:

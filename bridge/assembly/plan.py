@@ -245,7 +245,7 @@ class PublishedPlan:
     """None takes the language of the profile. With `model`, a model is asked what the language leaves open."""
     overrides: Mapping[str, SkillOverride] = field(default_factory=dict)
     agents: tuple[str, ...] = ()
-    """The remote agents that it is made of, in place of tool servers."""
+    """The names of the remote agents, catalogs and published agents that it is made of, in place of tool servers."""
 
     @property
     def table(self) -> Literal["tools_as_agent", "agents_as_agent"]:

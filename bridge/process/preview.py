@@ -23,7 +23,7 @@ import anyio
 from bridge.a2a.client.http import redacted_url
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.offered_server import OfferedServer
-from bridge.assembly.parts import catalogs_of, servers_of
+from bridge.assembly.parts import catalogs_of, remotes_in, servers_of
 from bridge.assembly.plan import Plan, PublishedPlan, for_preview
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.assembly.routes import MCP
@@ -542,8 +542,7 @@ def _left_out(plan: Plan) -> Iterator[FindingFault]:
 
 def _unused(plan: Plan) -> Iterator[str]:
     named = {"tool_servers": plan.servers, "agents": plan.agents, "catalogs": plan.catalogs}
-    forwarded = (key for published in plan.published.values() for key in published.agents)
-    used = {*servers_of(plan), *_agents_of(plan), *forwarded, *catalogs_of(plan)}
+    used = {*servers_of(plan), *_agents_of(plan), *catalogs_of(plan)}
     for kind, ones in named.items():
         for key in ones:
             if key not in used:
@@ -551,5 +550,4 @@ def _unused(plan: Plan) -> Iterator[str]:
 
 
 def _agents_of(plan: Plan) -> tuple[str, ...]:
-    named = (source for offered in plan.offered.values() for source in offered.sources)
-    return tuple(dict.fromkeys(source for source in named if source in plan.agents))
+    return tuple(dict.fromkeys(source for source in remotes_in(plan) if source in plan.agents))

@@ -570,6 +570,34 @@ async def test_a_catalog_of_another_bridge_brings_its_agents(tmp_path: Path) -> 
                 assert '"two"' in result.content[0].text  # type: ignore[union-attr]
 
 
+async def test_an_agent_is_made_of_published_agents_and_of_those_in_a_catalog(tmp_path: Path) -> None:
+    async with servers("one", "two") as (one, two):
+        far: dict[str, Any] = {
+            "servers": {"one": server(one.target), "two": server(two.target)},
+            "published": {"a": agent("one")},
+        }
+        async with live(tmp_path / "far", **far) as partner:
+            near: dict[str, Any] = {
+                "servers": {"two": server(two.target)},
+                "catalogs": {"partner": CatalogPlan(f"{partner.url}/agents")},
+                "published": {"own": agent("two"), "front": agent(agents=("own", "partner"))},
+            }
+            async with live(tmp_path / "near", **near) as there:
+                skills = await there.skills("front")
+                assert skills == ["own_echo", "own_hold", "partner_a_echo", "partner_a_hold"]
+                for skill, name in {"own_echo": "two", "partner_a_echo": "one"}.items():
+                    task = await there.rpc("front").send({"data": {}}, metadata={"skillId": skill})
+                    assert f'"{name}"' in said(task)
+                await partner.apply(published={"a": agent("one"), "b": agent("two")})
+                while "partner_b_echo" not in await there.skills("front"):
+                    await anyio.sleep(0.05)
+                task = await there.rpc("front").send({"data": {}}, metadata={"skillId": "partner_b_echo"})
+                assert '"two"' in said(task)
+                await partner.apply(published={"b": agent("two")})
+                while "partner_a_echo" in await there.skills("front"):
+                    await anyio.sleep(0.05)
+
+
 async def test_a_remote_agent_is_called_by_its_name_in_the_plan(tmp_path: Path) -> None:
     async with servers("one") as (one,):
         far: dict[str, Any] = {"servers": {"one": server(one.target)}, "published": {"a": agent("one")}}

@@ -10,7 +10,7 @@ from bridge.config.text.positions import KeyPath
 MADE_OF: Final = {
     "tools_as_agent": ("tool_servers",),
     "agents_as_tools": ("agents", "catalogs", "tools_as_agent", "agents_as_agent"),
-    "agents_as_agent": ("agents",),
+    "agents_as_agent": ("agents", "catalogs", "tools_as_agent"),
 }
 """The sections that the tables of each section take their peers from."""
 

@@ -209,7 +209,10 @@ class ForwardedSkillTable(Table):
 class AgentsAsAgentTable(Table):
     """`[agents_as_agent.NAME]`: an A2A agent at `/agents/NAME`, made of remote agents."""
 
-    sources: SourceNames = Field(alias="from", description="the agents that it is made of")
+    sources: SourceNames = Field(
+        alias="from",
+        description="the agents, catalogs and published agents (`tools_as_agent`) that it is made of",
+    )
     mapping: Text = Field(default=DEFAULT_PROFILE_NAME, description="its mapping profile, by name or path")
     name: Text | None = Field(
         default=None, description="the name on its card; without it, the names of its agents"
