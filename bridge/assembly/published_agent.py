@@ -14,7 +14,7 @@ from bridge.a2a.client.agent_card import OwnCard
 from bridge.a2a.layers.chain import layers_around, shared_tasks
 from bridge.a2a.layers.operations import TaskOperations
 from bridge.a2a.model.life import IdsAndClock
-from bridge.a2a.model.objects import AgentSkill
+from bridge.a2a.model.objects import GRPC, AgentSkill
 from bridge.a2a.push.sender import PushSender
 from bridge.a2a.server.app import AgentLimits, AgentServer, FindInterfaces, no_interfaces
 from bridge.a2a.server.service import AgentService
@@ -93,6 +93,14 @@ class PublishedAgent:
     def tools(self) -> ToolsAgent | None:
         """The agent, if it is made of tools."""
         return self.agent if isinstance(self.agent, ToolsAgent) else None
+
+    def grpc_address(self, base_url: str) -> str:
+        """Where it is called over gRPC, as its card says it; "" if it is not."""
+        interfaces = self.server.card(base_url).supported_interfaces
+        interface = next((item for item in interfaces if item.protocol_binding == GRPC), None)
+        if interface is None:
+            return ""
+        return f"{interface.url}, tenant {interface.tenant}" if interface.tenant else interface.url
 
     @property
     def remote_agents(self) -> tuple[RemoteAgent, ...]:

@@ -13,7 +13,6 @@ from rich.table import Table
 from rich.text import Text
 
 from bridge.a2a.client.http import redacted_url
-from bridge.a2a.model.objects import GRPC
 from bridge.assembly.call_lines import a2a_line
 from bridge.cli.render import err, styled
 from bridge.errors import counted
@@ -82,7 +81,7 @@ class OnTerminal:
             base = f"{root}{agent.path}"
             err.say("\n", ("Agent", "bold"), f"  {base}")
             err.say(("Card", "bold"), f"   {base}/.well-known/agent-card.json")
-            if said := _grpc_address(agent, base):
+            if said := agent.grpc_address(base):
                 err.say(("gRPC", "bold"), f"   {said}")
             err.say(("Tasks", "bold"), f"  {agent.store}")
             err.print(_skills(agent), soft_wrap=False, crop=False)
@@ -154,15 +153,6 @@ class Quiet(InLog):
         ):  # the default of the command, which would hide the address
             logger.setLevel(logging.INFO)
         logger.info("serving MCP at %s/mcp%s (Ctrl+C stops)", root_url(self._plan.place, port), alias)
-
-
-def _grpc_address(agent: PublishedAgent, base: str) -> str:
-    """Where the agent is called over gRPC, as its card says it; "" if it is not."""
-    interfaces = agent.server.card(base).supported_interfaces
-    found = next((interface for interface in interfaces if interface.protocol_binding == GRPC), None)
-    if found is None:
-        return ""
-    return f"{found.url}, tenant {found.tenant}" if found.tenant else found.url
 
 
 def _say_stopping(running: int) -> None:

@@ -70,11 +70,13 @@ def _load_of(bridge: Bridge) -> JsonObject:
 def _agent(one: PublishedAgent, visit: Visit) -> JsonObject:
     usable = visit.who.in_face(one.name)
     down = [state.key for state in one.agent.sources if state.down is not None]
+    over_grpc = one.grpc_address(f"{visit.base_url}{one.path}")
     return {
         "kind": "agent",
         "name": one.name,
         "path": f"/try?{urlencode({'part': f'agent/{one.name}'})}",
         "url": f"{visit.base_url}{one.path}",
+        **({"grpc": over_grpc} if over_grpc else {}),
         "offers": sum(usable.may_use(skill.names) for skill in one.agent.published),
         "noun": "skill",
         "made_of": [state.key or one.name for state in one.agent.sources],

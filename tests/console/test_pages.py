@@ -79,6 +79,16 @@ async def test_a_visitor_without_a_role_reads_nothing_of_others_on_the_overview(
             assert "devtools" not in (await nobody.opens(path)).text
 
 
+async def test_the_address_of_grpc_is_on_the_overview_if_there_is_one(tmp_path: Path) -> None:
+    async with served(tmp_path, OPS) as here:
+        ops = await signed_in(ConsoleBrowser(here.bridge), OPS)
+        assert "grpc" not in (await ops.reads(""))["faces"][0]
+        here.bridge.grpc_ports = {"": 50051}
+        (face,) = (await ops.reads(""))["faces"]
+        assert face["grpc"].endswith(":50051")
+        assert f'gRPC: <code class="wrap">{face["grpc"]}</code>' in (await ops.opens("")).text
+
+
 async def test_each_tool_is_shown_beside_its_skill_with_the_changes_of_the_file(tmp_path: Path) -> None:
     rules = {"text": ArgumentRule(default="x", hidden=True)}
     echo = SkillOverride(id="say", description=HOSTILE, arguments=rules, confirm=True)
