@@ -63,7 +63,8 @@ from bridge.translate.call_to_message import (
     context_in,
     message_from_call,
 )
-from bridge.translate.extensions.bridge import PROGRESS
+from bridge.translate.extensions.bridge import PROGRESS, RESPONSES
+from bridge.translate.extensions.host_tasks import without_tasks
 from bridge.translate.extensions.log_messages import messages_in, with_level
 from bridge.translate.extensions.passed_metadata import with_extension_metadata
 from bridge.translate.overrides import ArgumentRule, hidden_arguments_in, with_default_arguments
@@ -194,6 +195,9 @@ class AgentCall:
                 skill_in_text=self._around.options.agents.skill_in_text,
             )
         )
+        if self._incoming.input_responses and self._agent.extension_active:
+            early: JsonObject = {RESPONSES: self._incoming.input_responses}
+            message = message.changed(metadata={**(message.metadata or {}), **early})
         outcome = await self._send(message, None)
         if context is not None and outcome.context_id is not None:
             self._agent.begins_anew = outcome.context_id != context.context_id
@@ -367,6 +371,8 @@ class AgentCall:
         message = with_extension_metadata(message, self._agent.named_extensions, self._incoming.meta)
         if self._incoming.log_level is not None and self._agent.has_logs:
             message = with_level(message, self._incoming.log_level)
+        if self._agent.shares_tasks and self._incoming.is_modern and not self._incoming.takes_tasks:
+            message = without_tasks(message)
         request = made(SendMessageRequest, message=message, configuration=_BLOCKING)
         client = self._agent.client_for(self._incoming.on_behalf_of)
 

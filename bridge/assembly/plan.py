@@ -238,6 +238,8 @@ class PublishedPlan:
     """Whether it passes on the MCP Apps of its tool servers."""
     shares_logs: bool = False
     """Whether it passes on the log messages of its tool servers."""
+    shares_tasks: bool = False
+    """Whether it leaves it to the host of a call whether the call may become a task of its server."""
     public: bool = False
     """Whether everybody may find it."""
     fail: Fail | None = None

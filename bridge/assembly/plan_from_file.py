@@ -394,9 +394,10 @@ def _published(name: str, table: ToolsAsAgentTable, loaded: LoadedConfig) -> Pub
             )
             for extension in table.extensions
         ),
-        share=tuple(kind for kind in dict.fromkeys(table.share) if kind != "apps" and kind != "logging"),
+        share=tuple(kind for kind in dict.fromkeys(table.share) if kind == "resources" or kind == "prompts"),
         shares_apps="apps" in table.share,
         shares_logs="logging" in table.share,
+        shares_tasks="tasks" in table.share,
         stand_ins=_stand_ins(table),
         serves_links=table.links == "serve",
         public=table.public,

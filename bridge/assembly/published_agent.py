@@ -393,6 +393,7 @@ def agent_options_of(
         links=links,
         shares_apps=plan.shares_apps,
         shares_logs=plan.shares_logs,
+        shares_tasks=plan.shares_tasks,
     )
 
 

@@ -40,7 +40,7 @@ from bridge.seal import Seal, agent_mark, key_in, keys_in
 from bridge.settings import AgentSettings
 from bridge.text.safe_text import shell_word
 from bridge.trace import UNHEARD, Hops
-from bridge.translate.extensions import apps, log_messages, mcp_requests
+from bridge.translate.extensions import apps, host_tasks, log_messages, mcp_requests
 from bridge.translate.extensions.bridge import URI
 
 
@@ -137,7 +137,7 @@ class RemoteAgents:
     def __init__(
         self,
         shared: SharedResources,
-        own_extensions: tuple[str, ...] = (URI, mcp_requests.URI, apps.URI, log_messages.URI),
+        own_extensions: tuple[str, ...] = (URI, mcp_requests.URI, apps.URI, log_messages.URI, host_tasks.URI),
     ) -> None:
         """`own_extensions` are those of the bridge that are activated in each request."""
         self.by_key: dict[str, RemoteAgent] = {}

@@ -151,8 +151,8 @@ def published_options(command: _Command) -> _Command:
 )
 @click.option(
     "--share",
-    metavar="resources,prompts,apps,logging",
-    help="Also pass on the server's resources, prompts, MCP Apps, log messages (docs/extensions.md).",
+    metavar="resources,prompts,apps,logging,tasks",
+    help="Also pass on the server's resources, prompts, MCP Apps, log messages, need of tasks (docs/extensions.md).",
 )
 @click.option(
     "--prompts",

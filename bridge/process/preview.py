@@ -449,13 +449,15 @@ def _shared(
 
 def _shared_beside_requests(published: PublishedAgent, plan: PublishedPlan) -> Iterator[str]:
     """Whether an agent shares MCP Apps, and which of its tools are not for models; and whether it shares log
-    messages."""
+    messages and tasks."""
     if plan.shares_apps:
         skills = (skill for skill in published.agent.published if isinstance(skill, Skill))
         names = [skill.id for skill in skills if skill.is_for_apps]
         yield f"shares MCP Apps; only apps call: {', '.join(names) or '(no tool)'}"
     if plan.shares_logs:
         yield "shares the log messages of its servers"
+    if plan.shares_tasks:
+        yield "leaves it to hosts whether their calls may become tasks of its servers"
 
 
 def _rules_for_nothing_shared(plan: Plan) -> Iterator[FindingFault]:

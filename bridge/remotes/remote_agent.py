@@ -31,13 +31,13 @@ from bridge.identity.tokens.token_exchange import CallerTokenError
 from bridge.remotes.on_behalf import OnBehalf
 from bridge.seal import agent_mark
 from bridge.source_state import HeardRefusal, SourceState
-from bridge.translate.extensions import apps, log_messages, mcp_requests
+from bridge.translate.extensions import apps, host_tasks, log_messages, mcp_requests
 from bridge.translate.extensions.bridge import URI
 from bridge.translate.tool_names import slug
 
 logger = logging.getLogger(__name__)
 
-_OWN: Final = (URI, mcp_requests.URI, apps.URI, log_messages.URI)
+_OWN: Final = (URI, mcp_requests.URI, apps.URI, log_messages.URI, host_tasks.URI)
 """The extensions of the bridge itself, which it activates wherever they are declared."""
 
 _NOT_READ: Final = "its card has not been read yet"
@@ -266,6 +266,11 @@ class RemoteAgent:
     def has_logs(self) -> bool:
         """Whether the agent passes on log messages of MCP servers."""
         return self._client is not None and log_messages.URI in self._client.extensions
+
+    @property
+    def shares_tasks(self) -> bool:
+        """Whether the agent leaves it to hosts whether a call may become a task of its MCP server."""
+        return self._client is not None and host_tasks.URI in self._client.extensions
 
     @property
     def named_extensions(self) -> tuple[str, ...]:

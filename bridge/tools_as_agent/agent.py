@@ -56,7 +56,7 @@ from bridge.tools_as_agent.run_for_caller import RunForCaller, require_caller_to
 from bridge.tools_as_agent.shared_requests import SharedRequests, rights_now, waiting_request
 from bridge.tools_as_agent.skill_sources import SkillSource, SkillSourceStates, served_tools
 from bridge.tools_as_agent.skills import Skill, Skills, skill_remarks, skills_of
-from bridge.translate.extensions import log_messages
+from bridge.translate.extensions import host_tasks, log_messages
 from bridge.translate.extensions.apps import URI as APPS
 from bridge.translate.extensions.apps import declaration as app_tools
 from bridge.translate.extensions.availability import (
@@ -185,6 +185,8 @@ class ToolsAgent:
             own.add(APPS)
         if self._chosen.shares_logs:
             own.add(log_messages.URI)
+        if self._chosen.shares_tasks:
+            own.add(host_tasks.URI)
         return frozenset({*own, *(extension.uri for extension in self._chosen.extensions)})
 
     @property
@@ -602,7 +604,8 @@ class ToolsAgent:
         declared = self._requests.declaration(shared) if self._requests is not None and shared else None
         of_apps = app_tools((one.id, one.source_key, one.tool) for one in skills.skills if one.is_for_apps)
         logs = log_messages.declaration() if self._has_logs else None
-        further = tuple(filter(None, (declared, of_apps, logs)))
+        tasks = host_tasks.declaration() if self._chosen.shares_tasks else None
+        further = tuple(filter(None, (declared, of_apps, logs, tasks)))
         return make_card(base_url, servers, skills.for_everyone, self.options, nothing, unavailable, further)
 
     @property

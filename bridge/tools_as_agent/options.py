@@ -37,6 +37,8 @@ class AgentOptions:
     """Whether it passes on the MCP Apps of its servers."""
     shares_logs: bool = False
     """Whether it passes on the log messages of its servers."""
+    shares_tasks: bool = False
+    """Whether it leaves it to the host of a call whether the call may become a task of its server."""
     chooser: Chooser | None = None
     """The model that is asked what a text means; None asks none."""
     push: bool = False

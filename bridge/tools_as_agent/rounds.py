@@ -54,6 +54,8 @@ from bridge.tools_as_agent.task_asker import (
 from bridge.trace import TraceContext
 from bridge.translate.arguments import whole_numbers
 from bridge.translate.elicitation import required_urls
+from bridge.translate.extensions.bridge import early_responses
+from bridge.translate.extensions.host_tasks import takes_tasks
 from bridge.translate.extensions.passed_metadata import metadata_of_messages
 from bridge.translate.message_to_call import with_metadata
 from bridge.translate.outcome import URL_REQUIRED
@@ -127,6 +129,11 @@ class CallInRounds:
             task = self._decision.task
             return await self._follow(TaskHandle(task.task_id, task.is_legacy), self._queue.session)
         call = _first_call(self._decision, self._options, self._extension_metadata())
+        turn = self._job.turn
+        if not takes_tasks(turn.message, turn.metadata, turn.extensions):
+            call = replace(call, takes_tasks=False)
+        if turn.task is None and (early := early_responses(turn.message, turn.extensions)):
+            call = replace(call, input_responses=early)
         if self._decision.skill.tool.stands_for is not None:
             view = view_of(self._job.turn.principal, self._options.content.allow_file_links)
             call = replace(call, may_read=view.may_read)

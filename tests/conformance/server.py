@@ -40,6 +40,9 @@ from tests.conformance.wanted_tools import (
 )
 
 MISSING_CAPABILITY: Final = -32021
+TASKS: Final = "io.modelcontextprotocol/tasks"
+NEEDS_TASKS: Final = "failing_job"
+"""The tool that a client without tasks may not call."""
 Context = ServerRequestContext[Any, Any]
 Arguments = dict[str, Any]
 Given = types.CallToolResult | types.InputRequiredResult
@@ -106,6 +109,9 @@ class FixtureServer:
         if params.name in WANTS_SAMPLING | WANTS_ROOTS:
             wanted = "sampling" if params.name in WANTS_SAMPLING else "roots"
             raise MCPError(MISSING_CAPABILITY, f"It takes {wanted}", {"requiredCapabilities": {wanted: {}}})
+        if params.name == NEEDS_TASKS and _is_modern(context) and not _takes_tasks(context):
+            needed = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+            raise MCPError(MISSING_CAPABILITY, "It can only be called as a task", needed)
         if (asking := ASKING.get(params.name)) is not None:
             return await _ask(context, params, asking)
         if params.name in ("test_trigger_tool_change", "test_trigger_prompt_change"):
@@ -235,6 +241,11 @@ async def _answer(context: Context, question: Question, params: types.CallToolRe
 def _form(question: Question, params: types.CallToolRequestParams) -> types.ElicitRequestFormParams:
     words = question.words or (params.arguments or {}).get("message", "")
     return types.ElicitRequestFormParams(message=words, requested_schema=question.schema)
+
+
+def _takes_tasks(context: Context) -> bool:
+    capabilities = context.session.client_capabilities
+    return capabilities is not None and TASKS in (capabilities.extensions or {})
 
 
 def _is_modern(context: Context) -> bool:

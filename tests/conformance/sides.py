@@ -43,6 +43,7 @@ async def round_trip_side(folder: Path, era: Era) -> AsyncIterator[str]:
             profile=profile,
             share=("resources", "prompts"),
             shares_logs=True,
+            shares_tasks=True,
         )
         async with running(config) as bridge, exposing(folder, bridge.base_url, **_FACE) as there:
             yield there.url

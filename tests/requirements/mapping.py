@@ -485,6 +485,9 @@ MAPPING: Final = (
                 "The log messages of a tool cross A2A to the client of the call that asked for them, as they were sent,"
                 " and to nobody else; a flood of messages is bounded, and what is left out is said"
             ),
+            "map-early-answers": (
+                "Answers that a host sends with a call before it was asked reach a tool server of MCP 2026-07-28"
+            ),
             "map-apps": (
                 "MCP Apps cross A2A: pages and links as their server has them; tools for apps only, for hosts that show"
                 " apps and clients of the extension, under the rights and confirmations of the caller"

@@ -28,7 +28,6 @@ MCP_TASKS: Final = (
         SERVER,
         _at("capability-negotiation"),
         {"tasks-missing": "What only a task could give is refused with -32021 without the extension"},
-        deferred="No tool requires a task: without the extension, the answer to a long call is a handle",
     ),
     *of(
         CLIENT,

@@ -82,6 +82,7 @@ class WrapConfig:
     operators_see_contents: bool = False
     share: tuple[Shared, ...] = ()
     shares_logs: bool = False
+    shares_tasks: bool = False
 
     def plan(self) -> Plan:
         """The same as a plan."""
@@ -96,6 +97,7 @@ class WrapConfig:
             self.description,
             share=self.share,
             shares_logs=self.shares_logs,
+            shares_tasks=self.shares_tasks,
             overrides=self.overrides,
         )
         return Plan(

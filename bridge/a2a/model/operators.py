@@ -48,11 +48,11 @@ _OF_CLIENTS: Final = frozenset(
         *(SKILL_KEY, "urn:mcp-a2a:tool:v1/arguments", "urn:mcp-a2a:tool:v1/question"),
         *("urn:mcp-a2a:tool:v1/answer", "urn:mcp-a2a:tool:v1/block", "urn:mcp-a2a:tool:v1/occasions"),
         *("urn:mcp-a2a:unsaid:v1", "urn:mcp-a2a:unread:v1", "urn:mcp-a2a:hops:v1"),
-        "urn:mcp-a2a:logging:v1/level",
+        *("urn:mcp-a2a:logging:v1/level", "urn:mcp-a2a:tasks:v1/taken", "urn:mcp-a2a:tool:v1/responses"),
     }
 )
 """The bridge's keys that clients may write: for calls, answers, parts that they pass on, notes of older versions, the
-number of bridges on the way of a message, and the level of log messages."""
+number of bridges on the way of a message, the level of log messages, and whether a host takes tasks."""
 _OPEN: Final = frozenset({SKILL_KEY, PROGRESS, MOMENTS, OWNER, ANSWERED_BY, CANCELED_BY})
 """Metadata keys that hold no contents."""
 _SHOWN_OF_KEY: Final = 100

@@ -107,7 +107,7 @@ def _each_once(extensions: tuple[ExtensionTable, ...]) -> tuple[ExtensionTable, 
 Extensions = Annotated[tuple[ExtensionTable, ...], Field(strict=False), AfterValidator(_each_once)]
 
 
-SharedKind = Literal["resources", "prompts", "apps", "logging"]
+SharedKind = Literal["resources", "prompts", "apps", "logging", "tasks"]
 """What an agent may share of its tool servers."""
 
 
@@ -143,7 +143,7 @@ class ToolsAsAgentTable(Table):
         default=(),
         description="what its tool servers have besides tools and it passes on: `resources` (with their templates), "
         "`prompts`, each with completion; `apps`, their MCP Apps, which needs `resources`; `logging`, the log messages "
-        "of calls (docs/extensions.md); without it, nothing",
+        "of calls; `tasks`, the refusal of hosts without tasks (docs/extensions.md); without it, nothing",
     )
     prompts: Literal["skills"] | None = Field(
         default=None,

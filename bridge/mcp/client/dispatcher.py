@@ -454,6 +454,16 @@ class Stamp:
         }
         return cls(version, meta, modern=True)
 
+    def meta_without_tasks(self) -> JsonObject:
+        """The `_meta` of a request that does not declare the tasks extension."""
+        capabilities = self.meta.get(CLIENT_CAPABILITIES_META_KEY)
+        if not isinstance(capabilities, dict):
+            return self.meta
+        extensions = capabilities["extensions"]
+        assert isinstance(extensions, dict)
+        rest = {uri: settings for uri, settings in extensions.items() if uri != TASKS_EXTENSION}
+        return {**self.meta, CLIENT_CAPABILITIES_META_KEY: {**capabilities, "extensions": rest}}
+
     def headers(self, method: str, name: str | None, headers: Mapping[str, str]) -> dict[str, str]:
         """The HTTP headers of a request; other transports ignore them."""
         stamped = {MCP_PROTOCOL_VERSION_HEADER: self.version}

@@ -271,7 +271,7 @@ class ServerConnection:
                 on_progress(report)
 
         rounds: JsonObject = {}
-        if call.input_responses is not None:
+        if call.input_responses is not None and (call.request_state is not None or self.era is Era.MODERN):
             rounds["inputResponses"] = call.input_responses
         if call.request_state is not None:
             rounds["requestState"] = call.request_state
@@ -291,7 +291,13 @@ class ServerConnection:
             if tool.stands_for is not None:
                 return await self._stood_for(tool.stands_for, call, rounds, stamped)
             return await self.request(
-                "tools/call", params, name=tool.name, headers=headers, meta=stamped, request_id=request_id
+                "tools/call",
+                params,
+                name=tool.name,
+                headers=headers,
+                meta=stamped,
+                request_id=request_id,
+                takes_tasks=call.takes_tasks,
             )
         except NotTakenError as exc:
             if has_begun:
@@ -349,14 +355,16 @@ class ServerConnection:
         headers: Mapping[str, str] | None = None,
         meta: Mapping[str, JsonValue] | None = None,
         request_id: int | None = None,
+        takes_tasks: bool = True,
     ) -> JsonObject:
         """Send one request. Returns the unparsed result. `name` is the name that an HTTP header repeats. `request_id`
-        is the id of the request, if it has one already.
+        is the id of the request, if it has one already. `takes_tasks` says whether the server may make a task of it.
 
         Raises:
             ServerRefusedError, NotTakenError, ServerLostError: as `call` does.
         """
-        stamped = {**(meta or {}), **self.stamp.meta}
+        stamp_meta = self.stamp.meta if takes_tasks else self.stamp.meta_without_tasks()
+        stamped = {**(meta or {}), **stamp_meta}
         stamped_headers = self.stamp.headers(method, name, headers or {})
         self.calls += 1
         try:

@@ -109,6 +109,8 @@ class ToolCall:
     """The `_meta` of the caller. The connection adds its own keys."""
     may_read: Callable[[str], bool] | None = None
     """Whether the caller may read a resource, by URI. Only a tool that stands for resources needs it."""
+    takes_tasks: bool = True
+    """Whether the call may become a task of a server of MCP 2026-07-28."""
     task_ttl_ms: int = field(kw_only=True)
     """How long the server should keep a task that it makes of the call, in milliseconds."""
 

@@ -6,11 +6,11 @@ sent them, so it can pass both on unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from bridge.a2a.model import operators, progress
-from bridge.a2a.model.objects import AgentExtension
+from bridge.a2a.model.objects import AgentExtension, Message
 from bridge.mcp.tools import Tool
 from bridge.text.jsonvalues import JsonObject
 from bridge.text.safe_text import icon_link
@@ -30,6 +30,8 @@ PROGRESS: Final = progress.PROGRESS
 """The numbers of a progress notification: {"progress", "total"?}."""
 QUESTION: Final = f"{URI}/question"
 """The key of the question that a message asks or answers."""
+RESPONSES: Final = f"{URI}/responses"
+"""The `inputResponses` with which a host of MCP 2026-07-28 made the call before it was asked."""
 ANSWER: Final = f"{URI}/answer"
 """The action of an answer: accept, decline or cancel."""
 OCCASIONS: Final = f"{URI}/occasions"
@@ -88,3 +90,9 @@ def declared_tool(tool: Tool) -> JsonObject:
             icon for icon in icons if isinstance(icon, dict) and icon_link(str(icon.get("src"))) is not None
         ]
     return declared
+
+
+def early_responses(message: Message, activated: Collection[str]) -> JsonObject:
+    """The answers with which a host made a call before it was asked; none without the extension. They are unread."""
+    responses = (message.metadata or {}).get(RESPONSES) if URI in activated else None
+    return responses if isinstance(responses, dict) else {}
