@@ -25,6 +25,7 @@ from tests.support.command import ROOT, WAIT_SECONDS, Wrapping, run_here, wrappi
 from tests.support.forked import through_server
 from tests.support.pages import PAGES, Block, all_typed, blocks_of
 from tests.support.reader import reading
+from tests.walk.__main__ import parser as walk
 
 GUIDES: Final = sorted((ROOT / "docs" / "guides").glob("*.md"))
 READ: Final = [ROOT / "README.md", *GUIDES]
@@ -251,7 +252,7 @@ def test_every_option_in_the_documentation_exists() -> None:
     commands = list(commands_of(cli, click.Context(cli)))
     known = {option for command in commands for parameter in command.params for option in parameter.opts}
     known |= {"--help", "--version"}
-    for parser in (benchmarks, cost, page_of_benchmarks, soak):
+    for parser in (benchmarks, cost, page_of_benchmarks, soak, walk):
         known |= set(re.findall(r"--[a-z][a-z-]+", parser().format_help()))
     ours = {
         page: re.sub(rf"^\$ ({_OF_OTHERS}) .*$", "", page.read_text(), flags=re.MULTILINE) for page in PAGES

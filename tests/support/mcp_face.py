@@ -21,7 +21,7 @@ from typing import Any, Final
 import anyio
 
 from bridge import trace
-from bridge.errors import PeerError
+from bridge.errors import PeerError, echoed
 from bridge.identity.callers.principals import MayUse, OfferedNames, may_use_everything
 from bridge.identity.tokens.caller_token import CallerToken
 from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal, TaskWork
@@ -68,6 +68,9 @@ class Face:
 
     def tool(self, name: str, may_use: MayUse = may_use_everything, **_: bool) -> Json | None:
         return next((tool for tool in self.tools(may_use) if tool["name"] == name), None)
+
+    def unknown_tool(self, name: str) -> McpRefusal:
+        return McpRefusal(INVALID_PARAMS, f"Unknown tool: {echoed(name)}")
 
     def tools(self, may_use: MayUse = may_use_everything, **_: bool) -> Sequence[Json]:
         number = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

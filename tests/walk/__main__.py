@@ -13,18 +13,23 @@ from tests.walk.counting import MEANINGS, Walk
 _ABOVE: Final = "# The output of `python -m tests.walk --toml`. tests/walk/test_walk.py allows 5 % more."
 
 
-def main() -> None:
-    """Count both calls and print."""
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """The options of the command."""
+    made = argparse.ArgumentParser(
         prog="python -m tests.walk", description="Count the functions of bridge/ that one call enters."
     )
-    form = parser.add_mutually_exclusive_group()
+    form = made.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print the figures as JSON")
     form.add_argument(
         "--toml", action="store_true", help="print tests/walk/ceilings.toml: the largest figures"
     )
     form.add_argument("--functions", action="store_true", help="print the entries of each function")
-    options = parser.parse_args()
+    return made
+
+
+def main() -> None:
+    """Count both calls and print."""
+    options = parser().parse_args()
     counted = count_walks()
     if options.toml:
         print(_toml_of({name: walks[-1] for name, walks in counted.items()}))
