@@ -211,9 +211,7 @@ class ForwardingAgent:
         Raises:
             A2AError: the caller may not use the skill, or has to name one; or the message goes in a circle.
         """
-        if hops_in(turn.message) >= HOPS_MOST:
-            words = f"counts {HOPS_MOST} bridges on its way, so it probably goes in a circle"
-            raise invalid_params(Violation("message.metadata", words))
+        _require_no_circle(turn)
         kept = kept_in(turn.kept)
         if kept is not None:
             trace.go_on(kept.trace)
@@ -410,7 +408,16 @@ class ForwardingAgent:
             self._watch(job, kept)
 
     def _forward(self, agent: str) -> Forward:
-        return Forward(self._remotes[agent], self.options, self._contexts, self._watch)
+        return Forward(self._remotes[agent], self.options, self._contexts, self._watch, self._admit)
+
+    def _admit(self, turn: Turn, task: RemoteTask) -> None:
+        """Admit a message to a remote task that is working. Rights may have changed since the task began.
+
+        Raises:
+            A2AError: as `plan` does.
+        """
+        _require_no_circle(turn)
+        self._require_right(turn.principal, self.skill_set.by_id.get(task.skill_id), task.skill_id)
 
     def _only_agent(self) -> str | None:
         return next(iter(self._remotes)) if len(self._remotes) == 1 else None
@@ -428,3 +435,9 @@ class ForwardingAgent:
         words = "\n".join(["Which skill do you mean? Answer with its id:", *lines])
         kept = kept_bytes(WhichAgent(request, tries))
         await job.status(TaskState.INPUT_REQUIRED, job.message((Part(text=words),)), keep=kept)
+
+
+def _require_no_circle(turn: Turn) -> None:
+    if hops_in(turn.message) >= HOPS_MOST:
+        words = f"counts {HOPS_MOST} bridges on its way, so it probably goes in a circle"
+        raise invalid_params(Violation("message.metadata", words))

@@ -85,10 +85,13 @@ class Forward:
         options: ForwardOptions,
         contexts: Contexts,
         watch: Callable[[Job, RemoteTask], None],
+        admit: Callable[[Turn, RemoteTask], None],
     ) -> None:
-        """`watch` watches a remote task that waits for its client."""
+        """`watch` watches a remote task that waits for its client. `admit` raises an A2AError for a message that may
+        not go to a remote task."""
         self._agent = agent
         self._watch = watch
+        self._admit = admit
         self._options = options
         self._contexts = contexts
         self._named = anyio.Event()
@@ -196,6 +199,8 @@ class Forward:
         self._named.set()
 
         def hear(turn: Turn) -> Callable[[Commit], None]:
+            self._admit(turn, relay.far)
+
             def send(stored: Commit) -> None:
                 group.start_soon(self._also_send, client, relay, turn, stored)
 

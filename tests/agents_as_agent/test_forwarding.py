@@ -472,3 +472,26 @@ async def test_a_changed_card_is_news_for_the_mcp_servers_of_the_same_process(tm
             published.agent.on_change()
             await news.wait()
             watching.cancel_scope.cancel()
+
+
+async def test_a_message_to_a_working_task_is_judged_as_any_other(tmp_path: Path) -> None:
+    ann, weaker = Principal("ann", skills=("slow",)), Principal("ann", skills=("plain",))
+    with anyio.fail_after(WAIT_SECONDS):
+        async with (
+            foreign_agent() as agent,
+            forwarding(tmp_path, {"far": agent.url}, credentials=[Credential(ann, "ann-secret")]) as front,
+            PyClient(front.url, headers={"Authorization": "Bearer ann-secret"}) as client,
+        ):
+            task = (await client.send(later(request("slow"))))["task"]
+            await agent.seen.begun.wait()
+            await until(client, task, "TASK_STATE_WORKING")
+            said = len(agent.seen.said)
+            circling = request(None, taskId=task["id"], metadata={OURS: 8})
+            with pytest.raises(PeerRefused, match="in a circle"):
+                await client.send(later(circling))
+            weaker_plan = replace(front.bridge.plan, credentials=[Credential(weaker, "ann-secret")])
+            await front.bridge.apply(weaker_plan)
+            with pytest.raises(PeerRefused, match="403"):
+                await client.send(later(request(None, taskId=task["id"])))
+            assert len(agent.seen.said) == said
+            agent.seen.released.set()
