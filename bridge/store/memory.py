@@ -154,15 +154,15 @@ class MemoryStore:
     async def list(self, query: Query) -> TaskPage:
         """A page of the owner's tasks, or of the tasks of all owners."""
         held = self._tasks if query.owner is None else self._owners.get(query.owner, {})
-        found = sorted(
+        tasks = sorted(
             (task for task in held.values() if _matches(query, task)),
             key=lambda task: task.sort_key,
             reverse=True,
         )
         after = query.after
-        rest = [task for task in found if after is None or task.sort_key < (after.status_ms, after.task_id)]
+        rest = [task for task in tasks if after is None or task.sort_key < (after.status_ms, after.task_id)]
         page = tuple(task.stored() for task in rest[: query.limit])
-        return TaskPage(tasks=page, total=len(found), more=len(rest) > len(page))
+        return TaskPage(tasks=page, total=len(tasks), more=len(rest) > len(page))
 
     async def context_owner(self, context_id: str) -> str | None:
         """The owner of a context; None if it has no task."""
@@ -187,8 +187,8 @@ class MemoryStore:
 
     async def unfinished(self) -> AsyncIterator[StoredTask]:
         """Yield every unfinished task, oldest first."""
-        found = [task for task in self._tasks.values() if not task.head.ended]
-        for task in sorted(found, key=lambda task: (task.origin.created_ms, task.task_id)):
+        running = [task for task in self._tasks.values() if not task.head.ended]
+        for task in sorted(running, key=lambda task: (task.origin.created_ms, task.task_id)):
             if not task.head.ended:
                 yield task.stored()
 
@@ -244,11 +244,11 @@ class MemoryStore:
         for task in sorted(self._tasks.values(), key=lambda task: task.task_id):
             owner = task.origin.owner
             messages = (self._messages[owner, message_id] for message_id in sorted(task.message_ids))
-            kept = (
+            webhooks = (
                 KeptWebhook(held.webhook, tuple(starmap(OutboxRow, held.rows.items())))
                 for _, held in sorted(task.webhooks.items())
             )
-            yield WholeTask(task.stored(), tuple(messages), tuple(kept))
+            yield WholeTask(task.stored(), tuple(messages), tuple(webhooks))
 
     def add_whole(self, whole: WholeTask) -> None:
         """Add a task of another store.
@@ -266,7 +266,8 @@ class MemoryStore:
         for message in whole.messages:
             self._accept(replace(made, message=message.key), held)
         held.webhooks = {
-            kept.webhook.key.webhook_id: HeldWebhook(kept.webhook, dict(kept.rows)) for kept in whole.webhooks
+            webhook.webhook.key.webhook_id: HeldWebhook(webhook.webhook, dict(webhook.rows))
+            for webhook in whole.webhooks
         }
 
     @property

@@ -86,8 +86,8 @@ class MemoryOutbox:
     async def of_task(self, task_id: str) -> Sequence[Webhook]:
         """See `Outbox.of_task`."""
         task = self._tasks.get(task_id)
-        found = [] if task is None else [held.webhook for held in task.webhooks.values()]
-        return sorted(found, key=lambda webhook: (webhook.made_ms, webhook.key.webhook_id))
+        webhooks = [] if task is None else [held.webhook for held in task.webhooks.values()]
+        return sorted(webhooks, key=lambda webhook: (webhook.made_ms, webhook.key.webhook_id))
 
     async def count_of(self, owner: str) -> int:
         """See `Outbox.count_of`."""

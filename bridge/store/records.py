@@ -132,7 +132,7 @@ class WholeTask:
     def size(self) -> int:
         """Its approximate size in bytes."""
         task = self.task
-        pushed = sum(len(row.event) for kept in self.webhooks for row in kept.rows)
+        pushed = sum(len(row.event) for webhook in self.webhooks for row in webhook.rows)
         return len(task.snapshot) + sum(map(len, task.events)) + len(task.private) + pushed
 
 

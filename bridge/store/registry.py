@@ -91,7 +91,7 @@ class ReplicaRegistry(AbstractAsyncContextManager["ReplicaRegistry"], Protocol):
         """
         ...
 
-    def remember(self, name: bytes, kept: bytes) -> None:
+    def remember(self, name: bytes, record: bytes) -> None:
         """Store a value under a name for all present and future replicas, in place of an earlier value. It is lost if
         it cannot be stored, or if many later values displace it."""
         ...

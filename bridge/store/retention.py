@@ -58,11 +58,11 @@ def surplus_of(ended: Mapping[str, int], quota: Quota) -> dict[str, int]:
     left = quota.total - sum(min(count, most) for count in ended.values())
     surplus: dict[str, int] = {}
     for owner, count in ended.items():
-        kept = min(count, most)
-        if kept < min(count, quota.each) and left > 0:
-            kept, left = kept + 1, left - 1
-        if count > kept:
-            surplus[owner] = count - kept
+        share = min(count, most)
+        if share < min(count, quota.each) and left > 0:
+            share, left = share + 1, left - 1
+        if count > share:
+            surplus[owner] = count - share
     return surplus
 
 

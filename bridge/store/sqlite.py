@@ -152,8 +152,10 @@ class SQLiteStore:
                     connection = unchanged(self._path, stack)
                 else:
                     raise UsageError(f"there is no store {self._path}")
-            async with SQLiteContents(connection, str(self._path)).in_one_transaction(writes=create) as kept:
-                yield kept
+            async with SQLiteContents(connection, str(self._path)).in_one_transaction(
+                writes=create
+            ) as whole_contents:
+                yield whole_contents
 
     def _configure(self, connection: sqlite3.Connection) -> None:
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()

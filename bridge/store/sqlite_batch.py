@@ -133,8 +133,8 @@ def delete_tasks(connection: sqlite3.Connection, task_ids: Iterable[str]) -> int
     """Delete tasks and all their rows, and return the number of deleted tasks. Tasks with events still to be sent
     stay."""
     rows = [(task_id,) for task_id in task_ids]
-    kept = set(_WITH_ROWS.fetch(connection, rows))
-    rows = [row for row in rows if row not in kept]
+    rows_with_events = set(_WITH_ROWS.fetch(connection, rows))
+    rows = [row for row in rows if row not in rows_with_events]
     for statement in (_DELETE_EVENTS, *_DELETE_THE_REST):
         statement.run(connection, rows)
     return _DELETE_TASKS.run(connection, rows)
@@ -162,10 +162,10 @@ def insert_tasks(connection: sqlite3.Connection, tasks: Iterable[WholeTask]) -> 
             key = message.key
             cells = (origin.owner, key.message_id, task_id, key.digest, key.accepted_ms)
             rows.setdefault(_REPLACE_MESSAGES, []).append(cells)
-        for kept in whole.webhooks:
-            rows.setdefault(_REPLACE_WEBHOOKS, []).append(webhook_row(kept.webhook))
-            for pushed in kept.rows:
-                rows.setdefault(_KEEP_OUTBOX, []).append((*kept.webhook.key, *pushed))
+        for webhook in whole.webhooks:
+            rows.setdefault(_REPLACE_WEBHOOKS, []).append(webhook_row(webhook.webhook))
+            for pushed in webhook.rows:
+                rows.setdefault(_KEEP_OUTBOX, []).append((*webhook.webhook.key, *pushed))
     for statement, its_rows in rows.items():
         statement.run(connection, its_rows)
 

@@ -102,8 +102,8 @@ class SQLiteOutbox:
 
 
 def _add(connection: sqlite3.Connection, *, webhook: Webhook, limits: WebhookLimits) -> int:
-    found = connection.execute("SELECT ended FROM tasks WHERE task_id = ?", webhook.key[:1]).fetchone()
-    if found is None:
+    task_row = connection.execute("SELECT ended FROM tasks WHERE task_id = ?", webhook.key[:1]).fetchone()
+    if task_row is None:
         return _NO_TASK
     others = "SELECT count(*) FROM webhooks WHERE task_id = ? AND webhook_id <> ? AND is_given_up = 0"
     (of_task,) = connection.execute(others, webhook.key).fetchone()
@@ -115,7 +115,7 @@ def _add(connection: sqlite3.Connection, *, webhook: Webhook, limits: WebhookLim
         return _TOO_MANY_OF_OWNER
     marks = ", ".join("?" * len(row := webhook_row(webhook)))
     connection.execute(f"REPLACE INTO webhooks VALUES ({marks})", row)
-    return _ENDED if found[0] else _RUNS
+    return _ENDED if task_row[0] else _RUNS
 
 
 def _put(connection: sqlite3.Connection, *, key: WebhookKey, row: OutboxRow) -> int:

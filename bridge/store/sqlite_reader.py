@@ -217,13 +217,13 @@ class Reader:
         """The webhooks with waiting rows, for these tasks or for all tasks."""
         ids = sorted(task_ids or ())
         some = "" if task_ids is None else f" WHERE task_id IN ({_marks(ids)})"
-        found = []
+        webhooks = []
         with self._moment() as connection:
             for task_id, webhook_id, rows in connection.execute(_TO_SEND.format(some), ids).fetchall():
                 sql = f"{_WEBHOOKS} WHERE task_id = ? AND webhook_id = ?"
                 row = connection.execute(sql, (task_id, webhook_id)).fetchone()
-                found.append(WaitingWebhook(webhook_from(row), rows))
-        return found
+                webhooks.append(WaitingWebhook(webhook_from(row), rows))
+        return webhooks
 
     def first_row(self, key: WebhookKey) -> OutboxRow | None:
         """The first row of a webhook; None if there is none."""
@@ -242,8 +242,8 @@ class Reader:
         """The ids of up to `limit` tasks of an owner that ended first."""
         with self._moment() as connection:
             states = connection.execute("SELECT state FROM counts WHERE owner = ?", (owner,)).fetchall()
-            found = _Found(owner, [state for (state,) in states], f" AND {_NOTHING_TO_SEND}", ())
-            return found.first(connection, _OLDEST_FIRST, limit)
+            selection = _Found(owner, [state for (state,) in states], f" AND {_NOTHING_TO_SEND}", ())
+            return selection.first(connection, _OLDEST_FIRST, limit)
 
 
 def read_whole_tasks(
@@ -298,11 +298,11 @@ class _Found:
 
     def first(self, connection: sqlite3.Connection, order: str, limit: int) -> Sequence[str]:
         """The ids of the first `limit` tasks in an order."""
-        one = f"SELECT * FROM (SELECT task_id, status_ms {_OF_STATE}{self.more} ORDER BY {order} LIMIT ?)"
+        select = f"SELECT * FROM (SELECT task_id, status_ms {_OF_STATE}{self.more} ORDER BY {order} LIMIT ?)"
         if not self.states:
             return []
         cells = [cell for state in self.states for cell in (self.owner, state, *self.cells, limit)]
-        sql = f"{' UNION ALL '.join([one] * len(self.states))} ORDER BY {order} LIMIT ?"
+        sql = f"{' UNION ALL '.join([select] * len(self.states))} ORDER BY {order} LIMIT ?"
         return [task_id for task_id, _ in connection.execute(sql, [*cells, limit]).fetchall()]
 
     def count(self, connection: sqlite3.Connection) -> int:
@@ -341,8 +341,8 @@ def _by_context(connection: sqlite3.Connection, query: Query) -> tuple[int, Sequ
         ("state = ?", query.state),
         ("status_ms >= ?", query.status_from_ms),
     ]
-    given = [(sql, cell) for sql, cell in conditions if cell is not None]
-    matches, cells = " AND ".join(sql for sql, _ in given) or "TRUE", [cell for _, cell in given]
+    used = [(sql, cell) for sql, cell in conditions if cell is not None]
+    matches, cells = " AND ".join(sql for sql, _ in used) or "TRUE", [cell for _, cell in used]
     (total,) = connection.execute(f"SELECT count(*) FROM tasks WHERE {matches}", cells).fetchone()
     if query.after is not None:
         matches += " AND (status_ms, task_id) < (?, ?)"

@@ -292,7 +292,7 @@ async def _locked(
     fence = await connection.execute(place.sql(_FENCE), (idle_ms, epoch))
     tasks = await connection.execute(place.sql(_TASKS), (task_ids,))
     known = await connection.execute(place.sql(_CONTEXTS), (contexts,)) if contexts else None
-    kept = (
+    cursor = (
         await connection.execute(
             place.sql(_KEPT), [*_columns([(c.task_id, c.seq) for c in changes], 2), epoch]
         )
@@ -317,7 +317,9 @@ async def _locked(
         {(owner, message_id): task_id for owner, message_id, task_id in await messages.fetchall()}
         if messages is not None
         else {},
-        {(task_id, seq): event for task_id, seq, event in await kept.fetchall()} if kept is not None else {},
+        {(task_id, seq): event for task_id, seq, event in await cursor.fetchall()}
+        if cursor is not None
+        else {},
     )
 
 

@@ -237,8 +237,8 @@ class ReplicaCommands:
 
 
 async def _add(connection: AsyncConnection, place: Namespace, row: tuple[UUID, int, bytes, bytes]) -> int:
-    found = await connection.execute(place.sql(_ADD), row)
-    added = await found.fetchone()
+    cursor = await connection.execute(place.sql(_ADD), row)
+    added = await cursor.fetchone()
     assert added is not None
     return int(added[0])
 
@@ -251,5 +251,5 @@ async def _reply_to(connection: AsyncConnection, place: Namespace, number: int) 
 async def _commands_for(
     connection: AsyncConnection, place: Namespace, holder: int, but: Collection[int]
 ) -> Sequence[tuple[int, UUID, bytes, bytes | None]]:
-    found = await connection.execute(place.sql(_COMMANDS), (holder, list(but), COMMANDS_AT_ONCE))
-    return await found.fetchall()
+    cursor = await connection.execute(place.sql(_COMMANDS), (holder, list(but), COMMANDS_AT_ONCE))
+    return await cursor.fetchall()

@@ -103,11 +103,11 @@ async def contents(
     if create:
         await prepare(connection, place, tables)
     else:
-        found = await version_of(connection, place)
-        require_known(found, place, tables)
-        if found == NO_TABLES:
+        version = await version_of(connection, place)
+        require_known(version, place, tables)
+        if version == NO_TABLES:
             raise UsageError(f"there is no store {place.name} in this database")
-        if found.version < tables.version:
+        if version.version < tables.version:
             raise UsageError(
                 f"the tables of {place.name} are of an older release: run `mcp-a2a store migrate FILE` first"
             )
@@ -128,8 +128,8 @@ class PostgresContents:
     async def count(self) -> int:
         """The number of tasks."""
         with self._as_store_errors():
-            found = await self._connection.execute(self._place.sql("SELECT count(*) FROM {ns}.tasks"))
-            row = await found.fetchone()
+            cursor = await self._connection.execute(self._place.sql("SELECT count(*) FROM {ns}.tasks"))
+            row = await cursor.fetchone()
         return 0 if row is None else int(row[0])
 
     async def tasks(self) -> AsyncIterator[WholeTask]:
@@ -151,8 +151,8 @@ class PostgresContents:
 
     async def _groups(self, task_ids: Sequence[str]) -> list[list[str]]:
         """These ids in groups, each small enough for one statement."""
-        found = await self._connection.execute(self._place.sql(_SIZES), (task_ids,))
-        sizes: dict[str, int] = dict(await found.fetchall())
+        cursor = await self._connection.execute(self._place.sql(_SIZES), (task_ids,))
+        sizes: dict[str, int] = dict(await cursor.fetchall())
         groups: list[list[str]] = []
         left = 0
         for task_id in task_ids:
@@ -181,16 +181,18 @@ class PostgresContents:
 
     async def _webhooks(self, task_ids: Sequence[str]) -> dict[str, list[KeptWebhook]]:
         ordered = OF_TASKS + ' ORDER BY w.webhook_id COLLATE "C"'
-        found = await (await self._connection.execute(self._place.sql(ordered), (task_ids,))).fetchall()
+        webhook_rows = await (
+            await self._connection.execute(self._place.sql(ordered), (task_ids,))
+        ).fetchall()
         rows: dict[WebhookKey, list[OutboxRow]] = {}
-        if found:
+        if webhook_rows:
             sent = await self._connection.execute(self._place.sql(_OUTBOX), (task_ids,))
             for task_id, webhook_id, *cells in await sent.fetchall():
                 rows.setdefault(WebhookKey(task_id, webhook_id), []).append(OutboxRow(*cells))
         webhooks: dict[str, list[KeptWebhook]] = {}
-        for webhook in map(webhook_from, found):
-            kept = KeptWebhook(webhook, tuple(rows.get(webhook.key, ())))
-            webhooks.setdefault(webhook.key.task_id, []).append(kept)
+        for webhook in map(webhook_from, webhook_rows):
+            webhook_with_rows = KeptWebhook(webhook, tuple(rows.get(webhook.key, ())))
+            webhooks.setdefault(webhook.key.task_id, []).append(webhook_with_rows)
         return webhooks
 
     async def add(self, tasks: Sequence[WholeTask]) -> None:
@@ -237,10 +239,10 @@ def _rows_of(tasks: Sequence[WholeTask]) -> dict[LiteralString, list[tuple[objec
             add(_ADD_EVENTS, task_id, seq, event, NOBODY)
         for message in whole.messages:
             add(_ADD_MESSAGES, *_message_row(origin.owner, message))
-        for kept in whole.webhooks:
-            add(KEEP_WEBHOOKS, *webhook_row(kept.webhook, NOBODY))
-            for pushed in kept.rows:
-                add(_ADD_OUTBOX, *kept.webhook.key, *pushed)
+        for webhook in whole.webhooks:
+            add(KEEP_WEBHOOKS, *webhook_row(webhook.webhook, NOBODY))
+            for pushed in webhook.rows:
+                add(_ADD_OUTBOX, *webhook.webhook.key, *pushed)
     if hooked := [(whole.task.task_id,) for whole in tasks if whole.webhooks]:
         rows[HOOK_TASKS] = [*hooked]
     rows[_COUNT] = _count_rows(tasks)
@@ -253,7 +255,7 @@ def _count_rows(tasks: Sequence[WholeTask]) -> list[tuple[object, ...]]:
         task = whole.task
         key = task.origin.owner, task.head.state, task.head.ended
         weights.setdefault(key, []).append(len(task.snapshot))
-    return [(*key, NOBODY, len(found), sum(found)) for key, found in weights.items()]
+    return [(*key, NOBODY, len(sizes), sum(sizes)) for key, sizes in weights.items()]
 
 
 def _message_row(owner: str, message: StoredMessage) -> tuple[object, ...]:

@@ -112,13 +112,13 @@ async def sweep(connection: AsyncConnection, place: Namespace, epoch: int, event
         (REPLY_SECONDS,),
     )
     async with connection.transaction():
-        found = await connection.execute(
+        cursor = await connection.execute(
             place.sql(
                 "SELECT epoch FROM {ns}.epochs e WHERE gone"
                 " AND NOT EXISTS (SELECT FROM {ns}.tasks t WHERE t.holder = e.epoch) FOR UPDATE"
             )
         )
-        gone = [number for (number,) in await found.fetchall()]
+        gone = [number for (number,) in await cursor.fetchall()]
         if gone:
             await connection.execute(place.sql(_MERGE_COUNTS), {"gone": gone, "epoch": epoch})
             await connection.execute(place.sql("DELETE FROM {ns}.beats WHERE epoch = ANY(%s)"), (gone,))
@@ -128,8 +128,8 @@ async def sweep(connection: AsyncConnection, place: Namespace, epoch: int, event
 
 async def _delete(connection: AsyncConnection, place: Namespace, epoch: int, task_ids: Sequence[str]) -> int:
     async with connection.transaction():
-        found = await connection.execute(place.sql(_DELETE_TASKS), {"tasks": list(task_ids), "epoch": epoch})
-        rows = await found.fetchall()
+        cursor = await connection.execute(place.sql(_DELETE_TASKS), {"tasks": list(task_ids), "epoch": epoch})
+        rows = await cursor.fetchall()
         deleted = [task_id for task_id, _ in rows]
         for text in (
             "DELETE FROM {ns}.snapshots WHERE task_id = ANY(%s)",

@@ -76,14 +76,14 @@ class PostgresLogins:
     async def all(self) -> KeptLogins:
         """See `LoginKeeper`."""
         async with self._connected() as connection:
-            found = await connection.execute(self._place.sql("SELECT id, sealed FROM {ns}.logins"))
-            return self._records.all_of([(name, bytes(sealed)) for name, sealed in await found.fetchall()])
+            cursor = await connection.execute(self._place.sql("SELECT id, sealed FROM {ns}.logins"))
+            return self._records.all_of([(name, bytes(sealed)) for name, sealed in await cursor.fetchall()])
 
     async def _read(self, connection: AsyncConnection, key: LoginKey) -> bytes | None:
-        found = await connection.execute(
+        cursor = await connection.execute(
             self._place.sql("SELECT sealed FROM {ns}.logins WHERE id = %s"), (login_id(key),)
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         return None if row is None else bytes(row[0])
 
     async def write(self, connection: AsyncConnection, key: LoginKey, login: Login) -> None:

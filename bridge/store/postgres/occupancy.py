@@ -73,8 +73,8 @@ async def living(connection: AsyncConnection, place: Namespace, lease: Lease) ->
         )
         lives = {epoch for epoch, beat in beats.items() if first.get(epoch) != beat}
         if beats.keys() <= lives | {*dead}:
-            found = [LivingReplica(epoch, since) for epoch, _, since, _ in rows if epoch in lives]
-            return Occupancy(tuple(found), tuple(beats.keys() - lives))
+            replicas = [LivingReplica(epoch, since) for epoch, _, since, _ in rows if epoch in lives]
+            return Occupancy(tuple(replicas), tuple(beats.keys() - lives))
         await anyio.sleep(lease.beat_seconds)
 
 
@@ -88,15 +88,15 @@ async def alone(
     Raises:
         StoreLockedError: there are live replicas.
     """
-    found = await living(connection, place, lease)
-    _require_nobody(place, found.living)
+    occupancy = await living(connection, place, lease)
+    _require_nobody(place, occupancy.living)
     async with connection.transaction():
         locked = await connection.execute(_TRY_LOCK, (place.lock,))
         if await locked.fetchone() != (True,):
             raise StoreLockedError(f"the store {place.name} is being changed, or a bridge starts on it")
         await connection.execute(place.sql(_STORE_ROW))
         await connection.execute(_PATIENCE)
-        came = await connection.execute(place.sql(_NEWCOMERS), (list(found.dead),))
+        came = await connection.execute(place.sql(_NEWCOMERS), (list(occupancy.dead),))
         _require_nobody(place, [LivingReplica(*row) for row in await came.fetchall()])
         if fences:
             await connection.execute(place.sql(_FENCE))

@@ -152,8 +152,8 @@ class PostgresOutbox:
 
     def wake_for(self, words: Iterable[str]) -> None:
         """Report the tasks with our webhooks among these hints as having new rows."""
-        if found := {self._mine[word] for word in words if word in self._mine}:
-            self._on_rows(found)
+        if task_ids := {self._mine[word] for word in words if word in self._mine}:
+            self._on_rows(task_ids)
 
     def _remember(self, task_id: str) -> None:
         self._mine[hint_of(task_id)] = task_id
@@ -165,8 +165,8 @@ class PostgresOutbox:
             ((has_orphans,),) = await (await connection.execute(place.sql(_HAS_ORPHANS))).fetchall()
             if not has_orphans:
                 return []
-            found = await connection.execute(place.sql(_CLAIM), cells)
-            return [task_id for (task_id,) in await found.fetchall()]
+            cursor = await connection.execute(place.sql(_CLAIM), cells)
+            return [task_id for (task_id,) in await cursor.fetchall()]
 
         while claimed := await self._connections.run(claim):
             for task_id in claimed:
@@ -197,8 +197,8 @@ class PostgresOutbox:
 
     async def of_task(self, task_id: str) -> Sequence[Webhook]:
         """See `Outbox.of_task`."""
-        found = await self._fetch(OF_TASKS + " ORDER BY w.made_ms, w.webhook_id", ([task_id],))
-        return [webhook_from(row) for row in found]
+        rows = await self._fetch(OF_TASKS + " ORDER BY w.made_ms, w.webhook_id", ([task_id],))
+        return [webhook_from(row) for row in rows]
 
     async def count_of(self, owner: str) -> int:
         """See `Outbox.count_of`."""
@@ -303,7 +303,7 @@ async def _add(
         locked = await connection.execute(
             place.sql("SELECT ended FROM {ns}.tasks WHERE task_id = %(task)s FOR UPDATE"), cells
         )
-        if (found := await locked.fetchone()) is None:
+        if (row := await locked.fetchone()) is None:
             raise StoreConflictError(f"task {key.task_id} is not stored")
         ((of_task,),) = await (await connection.execute(place.sql(_OTHERS), cells)).fetchall()
         if of_task >= limits.each_task:
@@ -314,7 +314,7 @@ async def _add(
         columns = [[cell] for cell in webhook_row(webhook, epoch)]
         await connection.execute(place.sql(KEEP_WEBHOOKS), columns)
         await connection.execute(place.sql(HOOK_TASKS), ([key.task_id],))
-    return bool(found[0])
+    return bool(row[0])
 
 
 def webhook_row(webhook: Webhook, sender: int) -> tuple[object, ...]:

@@ -126,10 +126,10 @@ def _conditions(query: Query) -> list[sql.SQL]:
 
 async def context_owner(connection: AsyncConnection, place: Namespace, context_id: str) -> str | None:
     """The owner of a context; None if it has no task."""
-    found = await connection.execute(
+    cursor = await connection.execute(
         place.sql("SELECT owner FROM {ns}.contexts WHERE context_id = %s"), (context_id,)
     )
-    row = await found.fetchone()
+    row = await cursor.fetchone()
     return None if row is None else str(row[0])
 
 
@@ -153,11 +153,11 @@ async def open_of(connection: AsyncConnection, place: Namespace, owner: str) -> 
 
 async def waiting(connection: AsyncConnection, place: Namespace, states: Collection[str]) -> dict[str, int]:
     """The ids of the unfinished tasks in one of these states, each with its `status_ms`."""
-    found = await connection.execute(
+    cursor = await connection.execute(
         place.sql("SELECT task_id, status_ms FROM {ns}.tasks WHERE NOT ended AND state = ANY(%s)"),
         (sorted(states),),
     )
-    return dict(await found.fetchall())
+    return dict(await cursor.fetchall())
 
 
 async def news(

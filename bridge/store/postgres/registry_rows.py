@@ -207,8 +207,8 @@ class PostgresRegistry:
         return self._living.get(epoch)
 
     async def _read(self, connection: AsyncConnection, epoch: int) -> Sequence[tuple[Any, ...]]:
-        found = await connection.execute(self._place.sql(f"{_ENTRIES} AND m.epoch = %s"), (epoch,))
-        return await found.fetchall()
+        cursor = await connection.execute(self._place.sql(f"{_ENTRIES} AND m.epoch = %s"), (epoch,))
+        return await cursor.fetchall()
 
     async def gone(self, epoch: int) -> None:
         """See `ReplicaRegistry.gone`. The last heartbeat may have read the list before the epoch began, so the list is
@@ -226,19 +226,19 @@ class PostgresRegistry:
         """See `ReplicaRegistry.recall`."""
 
         async def read(connection: AsyncConnection) -> tuple[Any, ...] | None:
-            found = await connection.execute(self._place.sql(_RECALL), ([*names],))
-            return await found.fetchone()
+            cursor = await connection.execute(self._place.sql(_RECALL), ([*names],))
+            return await cursor.fetchone()
 
         row = await self._connections.run(read)
         return None if row is None else (bytes(row[0]), bytes(row[1]))
 
-    def remember(self, name: bytes, kept: bytes) -> None:
+    def remember(self, name: bytes, record: bytes) -> None:
         """See `ReplicaRegistry.remember`."""
-        self._tasks.start(self._store_kept, name, kept)
+        self._tasks.start(self._store_kept, name, record)
 
-    async def _store_kept(self, name: bytes, kept: bytes) -> None:
+    async def _store_kept(self, name: bytes, record: bytes) -> None:
         async def write(connection: AsyncConnection) -> None:
-            await connection.execute(self._place.sql(_REMEMBER), (name, kept))
+            await connection.execute(self._place.sql(_REMEMBER), (name, record))
             await connection.execute(self._place.sql(_MAKE_ROOM), (_KEPT_MOST,))
 
         try:
@@ -251,10 +251,10 @@ class PostgresRegistry:
     async def began(self, connection: AsyncConnection, epoch: int, start: UUID) -> None:
         """Add this replica under an epoch, and delete the entries of epochs that are gone."""
         entry = self._entry_of(epoch, start)
-        found = await connection.execute(
+        cursor = await connection.execute(
             self._place.sql(_ENTER), (epoch, entry.address, entry.proof, sorted(self._plans))
         )
-        row = await found.fetchone()
+        row = await cursor.fetchone()
         assert row is not None
         self._clock_ahead_seconds = row[0] - anyio.current_time()
         await connection.execute(self._place.sql(_FORGET))
@@ -318,8 +318,8 @@ class PostgresRegistry:
 
 async def entries_in(connection: AsyncConnection) -> dict[int, ReplicaEntry]:
     """The replicas in the list by epoch, for a process that is no replica."""
-    found = await connection.execute(Namespace.of_replicas().sql(_ENTRIES))
-    return _entries_in(await found.fetchall())
+    cursor = await connection.execute(Namespace.of_replicas().sql(_ENTRIES))
+    return _entries_in(await cursor.fetchall())
 
 
 def _entries_in(rows: Sequence[tuple[Any, ...]]) -> dict[int, ReplicaEntry]:

@@ -65,13 +65,13 @@ class SessionRows:
         token = uuid4()
         cells = {"name": name, "epoch": self._epoch(), "token": token, "idle": idle_seconds}
         try:
-            found = await self._connections.run(partial(_claimed, place=self._place, cells=cells))
+            claim = await self._connections.run(partial(_claimed, place=self._place, cells=cells))
         except StoreError:
             self.end(SessionClaim(name, "", token.hex))  # the row may have been written
             raise
-        if found is None:
+        if claim is None:
             raise StoreConflictError("the session has another owner now, or this replica has a new epoch")
-        owner, is_lost = found
+        owner, is_lost = claim
         return SessionClaim(name, str(owner), token.hex, is_lost)
 
     def end(self, claim: SessionClaim) -> None:

@@ -114,9 +114,11 @@ class PostgresStore:
         """The whole content of the store; see `Store.contents`."""
         async with (
             connected(self._address, self._bounds.store.statement_seconds, self._place.name) as connection,
-            contents(connection, self._place, self._known, self._bounds.lease, create=create) as kept,
+            contents(
+                connection, self._place, self._known, self._bounds.lease, create=create
+            ) as whole_contents,
         ):
-            yield kept
+            yield whole_contents
 
     async def __aexit__(
         self,

@@ -172,8 +172,8 @@ class Takeover:
 
 
 async def _orphans(connection: AsyncConnection, place: Namespace) -> list[str]:
-    found = await connection.execute(place.sql(_ORPHANS), {"most": ADOPTED_AT_ONCE})
-    return [task_id for (task_id,) in await found.fetchall()]
+    cursor = await connection.execute(place.sql(_ORPHANS), {"most": ADOPTED_AT_ONCE})
+    return [task_id for (task_id,) in await cursor.fetchall()]
 
 
 async def _claimed(
@@ -183,5 +183,5 @@ async def _claimed(
         mine = await connection.execute(place.sql(_MINE), (epoch,))
         if await mine.fetchone() is None:
             return []
-        found = await connection.execute(place.sql(_CLAIM), {"epoch": epoch, "tasks": list(orphans)})
-        return [task_id for (task_id,) in await found.fetchall()]
+        cursor = await connection.execute(place.sql(_CLAIM), {"epoch": epoch, "tasks": list(orphans)})
+        return [task_id for (task_id,) in await cursor.fetchall()]

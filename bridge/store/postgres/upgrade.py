@@ -76,8 +76,8 @@ class Migration:
 
 async def version_of(connection: AsyncConnection, place: Namespace) -> TableVersion:
     """The version of the tables in a namespace."""
-    found = await connection.execute("SELECT to_regclass(%s || '.store')", (place.name,))
-    if await found.fetchone() in (None, (None,)):
+    cursor = await connection.execute("SELECT to_regclass(%s || '.store')", (place.name,))
+    if await cursor.fetchone() in (None, (None,)):
         return NO_TABLES
     row = await (
         await connection.execute(place.sql("SELECT version, readable_by FROM {ns}.store"))
@@ -91,8 +91,8 @@ async def require_usable(connection: AsyncConnection, place: Namespace, tables: 
     Raises:
         OutdatedError: a newer release has changed the tables.
     """
-    found = await connection.execute(place.sql("SELECT readable_by FROM {ns}.store FOR SHARE"))
-    row = await found.fetchone()
+    cursor = await connection.execute(place.sql("SELECT readable_by FROM {ns}.store FOR SHARE"))
+    row = await cursor.fetchone()
     if row is None or row[0] > tables.version:
         raise OutdatedError(
             f"a newer release has changed the tables of {place.name}: restart this bridge with that release"
@@ -123,10 +123,10 @@ async def prepare(
         UsageError: the tables are of a newer release, or need a breaking step, or the database refuses.
         psycopg.Error: the connection is lost.
     """
-    found = await _patiently(place, lambda: _settled(connection, place, tables, dry_run=dry_run))
-    if tables.breaks(found.version):
+    store = await _patiently(place, lambda: _settled(connection, place, tables, dry_run=dry_run))
+    if tables.breaks(store.version):
         raise UsageError(
-            f"the tables of {place.name} have version {found.version}, and this release needs version {tables.version},"
+            f"the tables of {place.name} have version {store.version}, and this release needs version {tables.version},"
             " which running releases may not be able to use: stop all bridges on this store, run"
             " `mcp-a2a store migrate FILE` with this release, and start it"
         )
@@ -153,9 +153,9 @@ async def migrate(
     """
     ends_at = anyio.current_time() + wait_seconds
     async with connected(address, bounds.store.statement_seconds, place.name) as connection:
-        found = await _patiently(place, lambda: _settled(connection, place, tables, dry_run=dry_run))
-        after, is_breaking = max(found.version, tables.version), tables.breaks(found.version)
-        done = Migration(place.name, found.version, after, is_breaking)
+        stored = await _patiently(place, lambda: _settled(connection, place, tables, dry_run=dry_run))
+        after, is_breaking = max(stored.version, tables.version), tables.breaks(stored.version)
+        done = Migration(place.name, stored.version, after, is_breaking)
         if dry_run and is_breaking:
             return replace(done, living=(await living(connection, place, bounds.lease)).living)
         while is_breaking:
@@ -199,13 +199,13 @@ async def _settled(
     """Take the steps that are not breaking. Returns the version before them."""
     async with connection.transaction():
         await connection.execute(LOCK, (place.lock,))
-        found = await version_of(connection, place)
-        require_known(found, place, tables)
-        if not dry_run and not tables.breaks(found.version):
-            await _take_steps(connection, place, tables, found)
-        elif found == NO_TABLES:
+        stored = await version_of(connection, place)
+        require_known(stored, place, tables)
+        if not dry_run and not tables.breaks(stored.version):
+            await _take_steps(connection, place, tables, stored)
+        elif stored == NO_TABLES:
             await _require_makeable(connection, place)
-        return found
+        return stored
 
 
 async def _require_makeable(connection: AsyncConnection, place: Namespace) -> None:
@@ -214,8 +214,8 @@ async def _require_makeable(connection: AsyncConnection, place: Namespace) -> No
     Raises:
         psycopg.errors.InsufficientPrivilege: the role may not make them.
     """
-    asked = await connection.execute(_MAY_MAKE, {"name": place.name})
-    if await asked.fetchone() != (True,):
+    cursor = await connection.execute(_MAY_MAKE, {"name": place.name})
+    if await cursor.fetchone() != (True,):
         raise psycopg.errors.InsufficientPrivilege("permission denied to make tables that are missing")
 
 
@@ -225,27 +225,27 @@ async def _broken(connection: AsyncConnection, place: Namespace, tables: Tables,
         await _take_steps(connection, place, tables, await version_of(connection, place))
 
 
-def require_known(found: TableVersion, place: Namespace, tables: Tables) -> None:
+def require_known(stored: TableVersion, place: Namespace, tables: Tables) -> None:
     """Refuse tables of a newer release that this release cannot use.
 
     Raises:
         UsageError: this release cannot use the tables.
     """
-    if found.readable_by > tables.version:
+    if stored.readable_by > tables.version:
         raise UsageError(
-            f"the store {place.name} was written by a newer release: its tables have version {found.version},"
-            f" which releases for version {found.readable_by} or later can use, and this release is for"
+            f"the store {place.name} was written by a newer release: its tables have version {stored.version},"
+            f" which releases for version {stored.readable_by} or later can use, and this release is for"
             f" {tables.version}. Start such a release, or restore an earlier backup"
         )
 
 
 async def _take_steps(
-    connection: AsyncConnection, place: Namespace, tables: Tables, found: TableVersion
+    connection: AsyncConnection, place: Namespace, tables: Tables, stored: TableVersion
 ) -> None:
-    if found.version >= tables.version:
+    if stored.version >= tables.version:
         return
     await connection.execute("SELECT set_config('lock_timeout', %s, true)", (f"{_LOCK_SECONDS}s",))
-    if found == NO_TABLES:
+    if stored == NO_TABLES:
         # Only if it is missing: a role that may not create schemas can use a schema that was created for it.
         there = await connection.execute("SELECT to_regnamespace(%s)", (place.name,))
         if await there.fetchone() == (None,):
@@ -254,9 +254,9 @@ async def _take_steps(
             place.sql("CREATE TABLE {ns}.store (version integer NOT NULL, readable_by integer NOT NULL)")
         )
         await connection.execute(place.sql("INSERT INTO {ns}.store VALUES (0, 0)"))
-    for step in tables.steps[found.version :]:
+    for step in tables.steps[stored.version :]:
         await connection.execute(place.sql(step.statements))
     await connection.execute(
         place.sql("UPDATE {ns}.store SET version = %s, readable_by = %s"),
-        (tables.version, max(found.readable_by, tables.readable_by)),
+        (tables.version, max(stored.readable_by, tables.readable_by)),
     )

@@ -135,8 +135,8 @@ class GroupWriter:
             refusal = StoreError(
                 f"too many changes wait for the database; task {change.task_id} is not changed"
             )
-            kept = replace(change, event=b"", snapshot=None, private=None)
-            item = replace(item, change=kept, refusal=refusal)
+            change_alone = replace(change, event=b"", snapshot=None, private=None)
+            item = replace(item, change=change_alone, refusal=refusal)
         self._waiting_bytes += item.size
         self._queue(item)
 
@@ -206,8 +206,8 @@ class GroupWriter:
             for item, error in zip(group, outcomes, strict=True)
             if isinstance(item, _SubmittedChange)
         ]
-        if kept := [item.change for item, error in answers if error is None]:
-            self._on_stored(kept)
+        if stored := [item.change for item, error in answers if error is None]:
+            self._on_stored(stored)
         for item, error in answers:
             key = item.change.task_id, item.epoch
             if error is not None and item.number > self._refused.get(key, 0):
