@@ -57,7 +57,7 @@ class Attempts:
         counted = self._counted(key, now)[-self._most :]
         if len(counted) < self._most:
             return
-        are_judged = all(one.has_failed for one in counted)
+        are_judged = all(attempt.has_failed for attempt in counted)
         seconds = int(counted[0].at + self._seconds - now) + 1 if are_judged else _JUDGED_SECONDS
         raise RefusedError(429, self._words, {"Retry-After": str(seconds)})
 
@@ -75,24 +75,26 @@ class Attempts:
         """
         for key in keys:
             self.require(key, now)
-        one = CountedAttempt(now)
+        attempt = CountedAttempt(now)
         for key in keys:
-            self._add(key, one)
+            self._add(key, attempt)
         try:
-            yield one
+            yield attempt
         finally:
-            if not one.has_failed:
+            if not attempt.has_failed:
                 for key in keys:
-                    self._forget(key, one)
+                    self._forget(key, attempt)
 
-    def _add(self, key: str, one: CountedAttempt) -> None:
-        counted = self._counted(key, one.at)
-        self._made[key] = [*counted, one][-self._most :]
+    def _add(self, key: str, attempt: CountedAttempt) -> None:
+        counted = self._counted(key, attempt.at)
+        self._made[key] = [*counted, attempt][-self._most :]
 
     def _counted(self, key: str, now: float) -> list[CountedAttempt]:
-        return [one for one in self._made.get(key, ()) if one.at > now - self._seconds]
+        return [attempt for attempt in self._made.get(key, ()) if attempt.at > now - self._seconds]
 
     def _forget(self, key: str, attempt: CountedAttempt) -> None:
-        left = [one for one in self._made.pop(key, ()) if one is not attempt]
+        left = [
+            counted_attempt for counted_attempt in self._made.pop(key, ()) if counted_attempt is not attempt
+        ]
         if left:
             self._made[key] = left

@@ -16,8 +16,13 @@ def token_challenge(
 ) -> str:
     """The challenge for a bearer token. The token needs `scopes`. The document at `metadata_url` names the issuers that
     give such tokens. A request without a token gets no error (RFC 6750 section 3.1)."""
-    given = {"realm": REALM, "error": error, "scope": " ".join(scopes), "resource_metadata": metadata_url}
-    return "Bearer " + ", ".join(f'{name}="{value}"' for name, value in given.items() if value)
+    parameters = {
+        "realm": REALM,
+        "error": error,
+        "scope": " ".join(scopes),
+        "resource_metadata": metadata_url,
+    }
+    return "Bearer " + ", ".join(f'{name}="{value}"' for name, value in parameters.items() if value)
 
 
 def insufficient_scope(

@@ -125,11 +125,11 @@ class TokenQuestions:
 
     async def _ask(self, token: str, digest: bytes) -> _Remembered:
         try:
-            said = await self._said_of(token)
+            answer = await self._said_of(token)
         except DocumentError as exc:
             self._log(exc)
             raise UnansweredTokenError("its issuer cannot be asked at the moment") from exc
-        claims = said if isinstance(said, dict) and said.get("active") is True else None
+        claims = answer if isinstance(answer, dict) and answer.get("active") is True else None
         known = _Remembered(claims, anyio.current_time() + self._limits.introspection_seconds)
         self._active.pop(digest, None)
         self._refused.pop(digest, None)
@@ -178,7 +178,10 @@ class TokenQuestions:
             raise WrongTokenError("is of another issuer")
         audience = claims.get("aud")
         named = audience if isinstance(audience, list) else [audience]
-        if not any(isinstance(one, str) and one in self.issuer.audiences.get(face, ()) for one in named):
+        if not any(
+            isinstance(audience_name, str) and audience_name in self.issuer.audiences.get(face, ())
+            for audience_name in named
+        ):
             raise WrongTokenError("is for another audience")
 
     def _log(self, exc: DocumentError) -> None:

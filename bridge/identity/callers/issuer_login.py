@@ -96,8 +96,8 @@ class IssuerLogin:
             **({"resource": resource} if resource else {}),
         }
         says_issuer = metadata.get("authorization_response_iss_parameter_supported") is True
-        said = str(metadata.get("issuer", ""))
-        iss = "" if said == self.issuer.place.issuer else said
+        named_issuer = str(metadata.get("issuer", ""))
+        iss = "" if named_issuer == self.issuer.place.issuer else named_issuer
         begun = BegunProof(redirect_uri, state, nonce, verifier, says_issuer, resource, iss)
         return f"{page}{'&' if '?' in page else '?'}{urlencode(query)}", begun
 
@@ -117,15 +117,15 @@ class IssuerLogin:
             **({"resource": begun.resource} if begun.resource else {}),
         }
         with _within(seconds, self.issuer):
-            given = await self._endpoint.answer(grant)
+            tokens = await self._endpoint.answer(grant)
             try:
-                principal = await self._principal_in(given.get("id_token"), begun)
+                principal = await self._principal_in(tokens.get("id_token"), begun)
             except WrongTokenError as exc:
                 raise TokenError(f"{self.issuer.place.issuer} gave an ID token that {exc}") from exc
             except NoKeysError as exc:
                 raise TokenError(f"the ID token cannot be checked: {exc}") from exc
         try:
-            token = access_token_in(given, self.issuer.place.issuer).value
+            token = access_token_in(tokens, self.issuer.place.issuer).value
         except TokenError:
             token = ""
         return ShownPerson(principal, token)

@@ -73,17 +73,17 @@ class IssuerVerifier:
 
     async def verify(self, headers: Mapping[str, str], face: str) -> Verdict:
         """See `Verifier`."""
-        shown = shown_secret(self.scheme, headers)
-        if shown is None:
+        secret = shown_secret(self.scheme, headers)
+        if secret is None:
             return None
-        token = token_in(shown)
-        if token is None and (self._questions is None or not _ONE_TOKEN.fullmatch(shown)):
-            if not shown:
+        token = token_in(secret)
+        if token is None and (self._questions is None or not _ONE_TOKEN.fullmatch(secret)):
+            if not secret:
                 return OF_ANOTHER_SCHEME
-            return _UNREADABLE if _JWT.fullmatch(shown) else NOT_KNOWN
+            return _UNREADABLE if _JWT.fullmatch(secret) else NOT_KNOWN
         try:
             if token is None:
-                return await self._asked(shown, face)
+                return await self._asked(secret, face)
             if token.issuer != self.issuer.place.issuer:
                 return WrongCredential("is of another issuer")
             require_acceptable(token, self.issuer)
@@ -91,7 +91,7 @@ class IssuerVerifier:
             claims = await self._source.verified(
                 lambda keys: verified_claims(token, keys, self.issuer, face, leeway)
             )
-            return self._showing(shown, claims)
+            return self._showing(secret, claims)
         except NoKeysError as exc:
             return Undecided(str(exc), exc.retry_seconds)
         except UnansweredTokenError as exc:
@@ -109,8 +109,8 @@ class IssuerVerifier:
         expires_at = (
             None if principal.expires_at is None else principal.expires_at - self._limits.leeway_seconds
         )
-        shown = CallerToken(self.issuer.place.issuer, principal.name, token, expires_at)
-        return replace(principal, token=shown)
+        caller_token = CallerToken(self.issuer.place.issuer, principal.name, token, expires_at)
+        return replace(principal, token=caller_token)
 
     async def _asked(self, token: str, face: str) -> Principal:
         """The principal of an opaque token. The issuer is asked about the token.

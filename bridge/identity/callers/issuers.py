@@ -118,4 +118,4 @@ class IssuerMetadata:
     def texts(self, key: str, default: Sequence[str] = ()) -> Sequence[str]:
         """The strings in the list of a key; the default if there is no list."""
         value = self.values.get(key)
-        return [one for one in value if isinstance(one, str)] if isinstance(value, list) else default
+        return [text for text in value if isinstance(text, str)] if isinstance(value, list) else default

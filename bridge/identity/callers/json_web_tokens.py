@@ -135,35 +135,37 @@ def keys_in(document: object, most: int) -> tuple[IssuerKey, ...]:
         raise ValueError("it is not a JSON Web Key Set")  # noqa: TRY004 - it is what was fetched that is wrong
     if len(listed) > most:
         raise ValueError(f"it has {len(listed)} keys, and at most {most} are allowed")
-    keys = tuple(key for one in listed if (key := _key_in(one)) is not None)
+    keys = tuple(key for member in listed if (key := _key_in(member)) is not None)
     if not keys:
         raise ValueError("it has no public key for signatures")
     return keys
 
 
-def _key_in(one: object) -> IssuerKey | None:
-    if not isinstance(one, dict) or one.get("kty") not in ("RSA", "EC", "OKP"):
+def _key_in(member: object) -> IssuerKey | None:
+    if not isinstance(member, dict) or member.get("kty") not in ("RSA", "EC", "OKP"):
         return None
-    operations = one.get("key_ops")
-    if one.get("use", "sig") != "sig" or "d" in one:
+    operations = member.get("key_ops")
+    if member.get("use", "sig") != "sig" or "d" in member:
         return None
     if isinstance(operations, list) and "verify" not in operations:
         return None
     try:
-        public = jwt.PyJWK(one, algorithm=_usual_algorithm(one)).key
+        public = jwt.PyJWK(member, algorithm=_usual_algorithm(member)).key
     except (jwt.PyJWTError, ValueError, TypeError, KeyError):
         return None
-    return IssuerKey(_text(one.get("kid")), one["kty"], _text(one.get("crv")), _text(one.get("alg")), public)
+    return IssuerKey(
+        _text(member.get("kid")), member["kty"], _text(member.get("crv")), _text(member.get("alg")), public
+    )
 
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _usual_algorithm(one: Mapping[str, Any]) -> str | None:
+def _usual_algorithm(member: Mapping[str, Any]) -> str | None:
     """An algorithm for PyJWT to read the key with; any algorithm of the key's type works."""
     kinds = {(kind, curve if kind != "RSA" else None): name for name, (kind, curve) in _KEY_TYPES.items()}
-    return kinds.get((one["kty"], None if one["kty"] == "RSA" else one.get("crv")))
+    return kinds.get((member["kty"], None if member["kty"] == "RSA" else member.get("crv")))
 
 
 def verified_claims(
@@ -198,8 +200,8 @@ def verified_identity(
     presenter = claims.get("azp", client_id if claims["aud"] in (client_id, [client_id]) else None)
     if presenter != client_id:
         raise WrongTokenError("is for another client")
-    said = claims.get("nonce")
-    if not isinstance(said, str) or not secrets.compare_digest(said.encode(), nonce.encode()):
+    token_nonce = claims.get("nonce")
+    if not isinstance(token_nonce, str) or not secrets.compare_digest(token_nonce.encode(), nonce.encode()):
         raise WrongTokenError("answers another request")
     return claims
 
@@ -292,8 +294,8 @@ def principal_in(claims: Mapping[str, Any], issuer: Issuer, leeway_seconds: floa
 
 def _scopes_in(claims: Mapping[str, Any]) -> frozenset[str]:
     """The scopes of a token: `scope` (RFC 9068 section 2.2.3), or `scp`, which some issuers write instead."""
-    given = claims.get("scope", claims.get("scp", ""))
-    words = given.split(" ") if isinstance(given, str) else given
+    scope = claims.get("scope", claims.get("scp", ""))
+    words = scope.split(" ") if isinstance(scope, str) else scope
     return (
         frozenset(word for word in words if isinstance(word, str)) if isinstance(words, list) else frozenset()
     )
@@ -301,8 +303,8 @@ def _scopes_in(claims: Mapping[str, Any]) -> frozenset[str]:
 
 def _role_of(held: frozenset[str], issuer: Issuer) -> OperatorRole | None:
     """The role that scopes give: the greater role if they give both."""
-    given = (role for role in reversed(OperatorRole) if held & issuer.operators.get(role, frozenset()))
-    return next(given, None)
+    roles = (role for role in reversed(OperatorRole) if held & issuer.operators.get(role, frozenset()))
+    return next(roles, None)
 
 
 def _opened_by(scopes: frozenset[str], issuer: Issuer) -> tuple[str, ...]:

@@ -164,8 +164,8 @@ class KeySource:
             self._tried_at = now  # not after a cancellation: then the next waiting request fetches
 
     def _told_of(self, why: str) -> None:
-        kept = "the last good keys stay" if self._keys else "its tokens cannot be checked"
-        logger.warning("%s: its keys cannot be fetched, and %s: %s", self._name, kept, why)
+        consequence = "the last good keys stay" if self._keys else "its tokens cannot be checked"
+        logger.warning("%s: its keys cannot be fetched, and %s: %s", self._name, consequence, why)
 
     async def _fetched(self) -> tuple[IssuerKey, ...]:
         """Fetch the key set of the issuer.
@@ -180,12 +180,12 @@ class KeySource:
         return keys_in(await self._json(url), self._limits.keys_most)
 
     async def _url_in_metadata(self) -> str:
-        self.metadata = found = await self._found_metadata()
-        url = found.text("jwks_uri")
+        self.metadata = document = await self._found_metadata()
+        url = document.text("jwks_uri")
         if url is None or urlsplit(url).scheme not in ("http", "https"):
-            raise ValueError(f"{found.url} has no jwks_uri")
-        if urlsplit(found.url).scheme == "https" and urlsplit(url).scheme != "https":
-            raise ValueError(f"{found.url} names keys that are not served over HTTPS")
+            raise ValueError(f"{document.url} has no jwks_uri")
+        if urlsplit(document.url).scheme == "https" and urlsplit(url).scheme != "https":
+            raise ValueError(f"{document.url} names keys that are not served over HTTPS")
         return url
 
     async def _found_metadata(self) -> IssuerMetadata:
@@ -201,7 +201,7 @@ class KeySource:
             if not isinstance(values, dict) or values.get("issuer") != self._place.issuer:
                 raise ValueError(f"{url} is the metadata of another issuer")
             return IssuerMetadata(values, url)
-        raise next((one for one in faults if not isinstance(one, MissingDocumentError)), faults[0])
+        raise next((fault for fault in faults if not isinstance(fault, MissingDocumentError)), faults[0])
 
     async def _json(self, url: str) -> object:
         limits = DocumentLimits(self._limits.document_limit_bytes, self._limits.fetch_seconds)
@@ -221,9 +221,9 @@ class KeySource:
             return None
         place, hint = urlsplit(url), allowing_private(on_command_line=False)
         written = {
-            _origin(one)
-            for one in (self._place.issuer, self._place.jwks_url, self._place.introspection_url)
-            if one
+            _origin(configured_url)
+            for configured_url in (self._place.issuer, self._place.jwks_url, self._place.introspection_url)
+            if configured_url
         }
         if _origin(url) in written:
             seen = self._seen.setdefault(place.netloc, RebindingJudge())
@@ -241,8 +241,8 @@ def metadata_urls(issuer: str) -> Sequence[str]:
     """The well-known URLs of an issuer's metadata, in the order to try (MCP 2026-07-28, authorization)."""
     place = urlsplit(issuer)
     root, path = f"{place.scheme}://{place.netloc}", place.path.rstrip("/")
-    found = (f"{root}{_OAUTH}{path}", f"{root}{OPENID}{path}", f"{root}{path}{OPENID}")
-    return tuple(dict.fromkeys(found))
+    urls = (f"{root}{_OAUTH}{path}", f"{root}{OPENID}{path}", f"{root}{path}{OPENID}")
+    return tuple(dict.fromkeys(urls))
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:

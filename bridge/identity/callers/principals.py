@@ -166,9 +166,11 @@ def waiting_rights(
     unknown."""
     for principal in principals if unknown else ():
         here = principal.in_face(face)
-        if waiting := [one for one in offered if here.waits_for_names(one)]:
-            names = ", ".join(one.name for one in waiting[:_NAMED_MOST])
-            by_server = next((one.qualified for one in waiting if one.qualified), "")
+        if waiting := [names_offered for names_offered in offered if here.waits_for_names(names_offered)]:
+            names = ", ".join(names_offered.name for names_offered in waiting[:_NAMED_MOST])
+            by_server = next(
+                (names_offered.qualified for names_offered in waiting if names_offered.qualified), ""
+            )
             more = f" and {len(waiting) - _NAMED_MOST} more" if len(waiting) > _NAMED_MOST else ""
             how = f"; a right to {by_server} holds at once" if by_server else ""
             yield (
@@ -190,8 +192,8 @@ def _is_among(skill: OfferedNames | str, globs: tuple[str, ...]) -> bool:
 def _globs_in_face(globs: tuple[str, ...], face: str) -> tuple[str, ...]:
     if not any("/" in glob for glob in globs):
         return globs
-    found = (_glob_in_face(glob, face) for glob in globs)
-    return tuple(glob for glob in found if glob is not None)
+    here = (_glob_in_face(glob, face) for glob in globs)
+    return tuple(glob for glob in here if glob is not None)
 
 
 def _glob_in_face(glob: str, face: str) -> str | None:

@@ -165,11 +165,11 @@ class SecretVerifier:
             return None
         if not secret:
             return OF_ANOTHER_SCHEME
-        given, found = digest_of(secret), None
+        secret_digest, matching = digest_of(secret), None
         for digest, principal in self._principals.items():
-            if hmac.compare_digest(given, digest):
-                found = principal
-        return found or NOT_KNOWN
+            if hmac.compare_digest(secret_digest, digest):
+                matching = principal
+        return matching or NOT_KNOWN
 
 
 class ConnectionVerifier:
@@ -187,14 +187,16 @@ class ConnectionVerifier:
 
     async def verify(self, headers: Mapping[str, str], face: str) -> Verdict:  # noqa: ARG002 - it is for all faces
         """See `Verifier`."""
-        shown = headers.get(SHOWN_HEADER)
-        if shown is None:
+        header = headers.get(SHOWN_HEADER)
+        if header is None:
             return None
-        digests = [digest_of(one) for one in json.loads(shown)]
-        found = dict.fromkeys(self._principals[one] for one in digests if one in self._principals)
-        if len(found) > 1:
+        digests = [digest_of(secret) for secret in json.loads(header)]
+        principals = dict.fromkeys(
+            self._principals[digest] for digest in digests if digest in self._principals
+        )
+        if len(principals) > 1:
             return NOT_KNOWN
-        return next(iter(found), None)
+        return next(iter(principals), None)
 
 
 def verifiers_of(
@@ -207,11 +209,11 @@ def verifiers_of(
         UsageError: two principals have the same secret.
     """
     known: dict[Scheme, dict[bytes, Principal]] = {}
-    for one in credentials:
-        before = known.setdefault(one.scheme, {}).setdefault(one.digest, one.principal)
-        if before != one.principal:
+    for credential in credentials:
+        before = known.setdefault(credential.scheme, {}).setdefault(credential.digest, credential.principal)
+        if before != credential.principal:
             raise UsageError(
-                f"{before.name} and {one.principal.name} have the same secret: nobody could tell them apart"
+                f"{before.name} and {credential.principal.name} have the same secret: nobody could tell them apart"
             )
     return tuple(
         ConnectionVerifier(principals, is_declared=scheme in declared)
@@ -244,7 +246,7 @@ class Access:
         self,
         verifiers: Sequence[Verifier],
         everyone: Principal = LOCAL,
-        for_whom: Callable[[Principal, Mapping[str, str]], Principal] = lambda found, _: found,
+        for_whom: Callable[[Principal, Mapping[str, str]], Principal] = lambda principal, _: principal,
     ) -> None:
         """See `update`. `for_whom` maps the authenticated principal and the headers of its request to the principal
         that it acts for; it may raise RefusedError."""
@@ -268,10 +270,12 @@ class Access:
         # Cards do not declare the secret of the bridge itself. If all callers come through a proxy, cards declare
         # nothing.
         declared = {verifier.scheme for verifier in verifiers if verifier.is_declared}
-        asked = declared or {verifier.scheme for verifier in verifiers}
-        self.schemes: tuple[Scheme, ...] = tuple(scheme for scheme in Scheme if scheme in asked)
+        shown_schemes = declared or {verifier.scheme for verifier in verifiers}
+        self.schemes: tuple[Scheme, ...] = tuple(scheme for scheme in Scheme if scheme in shown_schemes)
         """The schemes that callers may use, the best first."""
-        self.issuers: tuple[Issuer, ...] = tuple(one.issuer for one in verifiers if one.issuer is not None)
+        self.issuers: tuple[Issuer, ...] = tuple(
+            issuer_verifier.issuer for issuer_verifier in verifiers if issuer_verifier.issuer is not None
+        )
         """The issuers whose tokens are accepted."""
         self.changes += 1
         self.changed.notify()
@@ -284,9 +288,17 @@ class Access:
     @property
     def declared(self) -> DeclaredAccess:
         """The ways to authenticate that the cards of agents declare."""
-        trusted = [(one.issuer, one.metadata) for one in self._verifiers if one.issuer is not None]
-        asked = {one.scheme for one in self._verifiers if one.issuer is None and one.is_declared}
-        schemes = tuple(scheme for scheme in Scheme if scheme in asked)
+        trusted = [
+            (verifier.issuer, verifier.metadata)
+            for verifier in self._verifiers
+            if verifier.issuer is not None
+        ]
+        shown_schemes = {
+            verifier.scheme
+            for verifier in self._verifiers
+            if verifier.issuer is None and verifier.is_declared
+        }
+        schemes = tuple(scheme for scheme in Scheme if scheme in shown_schemes)
         return DeclaredAccess(schemes, tuple(trusted), self.needs_token)
 
     @property
@@ -314,28 +326,30 @@ class Access:
     async def _verdicts(self, headers: Mapping[str, str], face: str) -> Sequence[_HeaderVerdict]:
         """The verdicts on the credentials of a request. Once a verifier accepts a header, no other verifier sees it:
         the bridge must not send a configured secret to an issuer."""
-        found: list[_HeaderVerdict] = []
+        judged: list[_HeaderVerdict] = []
         known = set[str]()
         for verifier in self._verifiers:
             header = _HEADERS[verifier.scheme]
             if header not in known:
                 verdict = await verifier.verify(headers, face)
-                found.append((header, verdict))
+                judged.append((header, verdict))
                 if isinstance(verdict, Principal):
                     known.add(header)
-        return found
+        return judged
 
     def _judged(self, verdicts: Sequence[_HeaderVerdict], face: str, metadata_url: str | None) -> Principal:
         if not self._verifiers:
             return self._everyone
-        found = {header: verdict for header, verdict in verdicts if isinstance(verdict, Principal)}
+        principals_by_header = {
+            header: verdict for header, verdict in verdicts if isinstance(verdict, Principal)
+        }
         for header in dict.fromkeys(header for header, _ in verdicts):
-            if header not in found:
+            if header not in principals_by_header:
                 wrong = self._wrong_among([verdict for other, verdict in verdicts if other == header], face)
                 if wrong is not None:
                     is_token = wrong.is_shown and header == _HEADERS[Scheme.BEARER]
                     raise self.refusal(wrong.fault, metadata_url, is_token=is_token)
-        principals = list(found.values())
+        principals = list(principals_by_header.values())
         if not principals:
             raise self.refusal("is missing", metadata_url)
         if any(other != principals[0] for other in principals):
@@ -357,9 +371,9 @@ class Access:
         wrong = [verdict for verdict in verdicts if isinstance(verdict, WrongCredential)]
         if not wrong:
             return None
-        told = max(wrong, key=lambda one: (bool(one.issuer), one.fault != NOT_KNOWN.fault))
-        self._log(told, face)
-        return told
+        chosen = max(wrong, key=lambda fault: (bool(fault.issuer), fault.fault != NOT_KNOWN.fault))
+        self._log(chosen, face)
+        return chosen
 
     def _log(self, wrong: WrongCredential, face: str) -> None:
         """Log why a credential is refused, without the credential. The same fault is logged only now and then: anyone
@@ -392,12 +406,12 @@ class Access:
 
 def shown_secret(scheme: Scheme, headers: Mapping[str, str]) -> str | None:
     """The secret in a request; None if the header is absent, "" if the header holds no secret of this scheme."""
-    shown = headers.get(_HEADERS[scheme])
+    value = headers.get(_HEADERS[scheme])
     if scheme is Scheme.API_KEY:
-        return shown.strip() if shown is not None else None
-    if not shown:
+        return value.strip() if value is not None else None
+    if not value:
         return None
-    kind, _, token = shown.partition(" ")
+    kind, _, token = value.partition(" ")
     return token.strip() if kind.lower() == "bearer" else ""
 
 

@@ -261,11 +261,11 @@ _CLIENT_SHOWN: Final = 64
 """The most characters of a client's description of itself that the login page shows."""
 
 
-def client_at(face: str, said: str) -> str:
+def client_at(face: str, client_name: str) -> str:
     """The way in which a principal calls, for its login page: the endpoint of the bridge, and the client's description
     of itself. The description is not verified, so it is marked as such, cut, and put on one line without invisible
     characters."""
-    name = " ".join(without_hidden_characters(said).replace('"', "'").split())
+    name = " ".join(without_hidden_characters(client_name).replace('"', "'").split())
     if not name:
         return face
     more = "..." if len(name) > _CLIENT_SHOWN else ""

@@ -126,13 +126,13 @@ class LaterCredentials(RenewableCredentials):
                 return self._bare
         return await self._known()
 
-    def refused(self, shown: PeerCredentials) -> None:
+    def refused(self, credentials: PeerCredentials) -> None:
         """Drop the token, or look for a login before the next request."""
-        if shown is self._bare and not self._login.is_there:
+        if credentials is self._bare and not self._login.is_there:
             self._is_refused = True
         else:
-            self._known.refused(shown)
+            self._known.refused(credentials)
 
-    async def widened(self, shown: PeerCredentials, scopes: Sequence[str]) -> bool:
+    async def widened(self, credentials: PeerCredentials, scopes: Sequence[str]) -> bool:
         """Request more scopes. Returns whether there is another token now, which may have them."""
-        return self._login.is_there and await self._known.widened(shown, scopes)
+        return self._login.is_there and await self._known.widened(credentials, scopes)

@@ -42,8 +42,8 @@ class RegisteredClients:
 
     def find(self, use: ClientUse) -> OAuthClientInformationFull | None:
         """The client that was registered for this use; None if none is remembered."""
-        found = self._clients.get(use)
-        return found[0] if found is not None and self._now() < found[1] else None
+        entry = self._clients.get(use)
+        return entry[0] if entry is not None and self._now() < entry[1] else None
 
     def keep(self, use: ClientUse, client: OAuthClientInformationFull) -> None:
         """Remember a client."""

@@ -143,7 +143,7 @@ class LoginConfig:
         return tls is not None and tls.certificate is not None
 
     def _tls_at(self, url: str, *, is_of_issuer: bool) -> PeerTls | None:
-        place, own, issuer = (_place(one) for one in (url, self.url, self.issuer))
+        place, own, issuer = (_place(address) for address in (url, self.url, self.issuer))
         if place == own and self.tls is not None:
             return self.tls
         return self.issuer_tls if is_of_issuer or place == issuer else None
@@ -260,20 +260,20 @@ class LoginToken(TokenSource):
             if not missing:  # the token has the scopes already, so a new login does not help
                 return False
             async with self.login_config.keeper.held(self.login_config.key) as held:
-                kept = self._usable(held.login)
-                if missing <= set(kept.scopes):
+                login = self._usable(held.login)
+                if missing <= set(login.scopes):
                     self._current = None
                     return True
                 # The next login requests the configured scopes and these. So these include what earlier logins have
                 # added.
                 added = [
-                    one
-                    for one in kept.scopes
-                    if self.login_config.scopes and one not in self.login_config.scopes
+                    scope
+                    for scope in login.scopes
+                    if self.login_config.scopes and scope not in self.login_config.scopes
                 ]
-                wanted = union_of(scopes, kept.wanted_scopes, added)[:_WANTED_MOST]
-                if set(wanted) != set(kept.wanted_scopes):
-                    await held.write(replace(kept, wanted_scopes=wanted))
+                wanted = union_of(scopes, login.wanted_scopes, added)[:_WANTED_MOST]
+                if set(wanted) != set(login.wanted_scopes):
+                    await held.write(replace(login, wanted_scopes=wanted))
             words = f"the server wants the scopes {' '.join(scopes)} for this"
             raise ScopesNeededError(str(self._needed(words)))
 
@@ -455,19 +455,19 @@ class OpenCredentials(TokenCredentials):
             self._needed = exc
             return self._bare
 
-    def refused(self, shown: PeerCredentials) -> None:
+    def refused(self, credentials: PeerCredentials) -> None:
         """Drop the token.
 
         Raises:
             LoginNeededError: no token was sent, and the resource is not public.
         """
-        if shown is self._bare and self._needed is not None:
+        if credentials is self._bare and self._needed is not None:
             raise self._needed
-        super().refused(shown)
+        super().refused(credentials)
 
-    async def widened(self, shown: PeerCredentials, scopes: Sequence[str]) -> bool:
+    async def widened(self, credentials: PeerCredentials, scopes: Sequence[str]) -> bool:
         """Request more scopes. Returns whether there is another token now, which may have them."""
-        return shown is not self._bare and await super().widened(shown, scopes)
+        return credentials is not self._bare and await super().widened(credentials, scopes)
 
 
 class _RefreshRefusedError(Exception):
@@ -518,8 +518,8 @@ async def _refresh(login_config: LoginConfig, login: Login, refresh_token: str) 
 
 def words_of_refusal(status: int, answer: JsonObject | None) -> str:
     """The reason of a token endpoint for its refusal."""
-    said = [str(one) for key in ("error", "error_description") if (one := (answer or {}).get(key))]
-    return with_visible_characters(": ".join(said)[:_LONGEST_WORDS], in_one_line=True) or f"HTTP {status}"
+    texts = [str(text) for key in ("error", "error_description") if (text := (answer or {}).get(key))]
+    return with_visible_characters(": ".join(texts)[:_LONGEST_WORDS], in_one_line=True) or f"HTTP {status}"
 
 
 async def token_answer(

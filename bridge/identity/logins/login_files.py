@@ -110,8 +110,8 @@ class LoginFiles:
         for path in self._paths(key):
             with suppress(FileNotFoundError):
                 private_file(path)
-                found, login = self._records.opened(path.stem, read_regular(path, STATE_BYTES))
-                if found != key:
+                key_in_file, login = self._records.opened(path.stem, read_regular(path, STATE_BYTES))
+                if key_in_file != key:
                     raise UsageError(
                         f"{path} holds the login of another peer or principal: remove it, and log in again"
                     )

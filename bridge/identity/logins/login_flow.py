@@ -125,7 +125,7 @@ async def finish_login(
     try:
         code = code_in(answer, begun.iss or begun.bare.issuer, begun.state, says_issuer=begun.says_issuer)
         with anyio.fail_after(seconds):
-            status, found = await token_answer(
+            status, tokens = await token_answer(
                 login_config,
                 begun.bare,
                 {
@@ -136,10 +136,10 @@ async def finish_login(
                     "code_verifier": begun.verifier,
                 },
             )
-        if status not in (200, 201) or found is None:
-            raise TokenError(f"{begun.bare.issuer} gave no tokens: {words_of_refusal(status, found)}")
+        if status not in (200, 201) or tokens is None:
+            raise TokenError(f"{begun.bare.issuer} gave no tokens: {words_of_refusal(status, tokens)}")
         now = time.time()
-        return with_tokens(replace(begun.bare, since=now), found, now)
+        return with_tokens(replace(begun.bare, since=now), tokens, now)
     except TimeoutError as exc:
         words = f"{begun.bare.issuer} gave no tokens in {seconds:g} s"
         raise LoginFlowError(f"no login at {login_config.key.url}: {words}") from exc

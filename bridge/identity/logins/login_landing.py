@@ -71,7 +71,7 @@ class LoginLanding:
             return HTTPStatus.BAD_REQUEST, "This is not a URL."
         hosts = [
             value.strip()
-            for name, _, value in (one.partition(":") for one in lines)
+            for name, _, value in (line.partition(":") for line in lines)
             if name.lower() == "host"
         ]
         if hosts != [f"{self.host}:{self.port}"]:
@@ -80,9 +80,9 @@ class LoginLanding:
             return HTTPStatus.NOT_FOUND, "There is nothing here."
         if verb != "GET":
             return HTTPStatus.METHOD_NOT_ALLOWED, "Only GET is allowed here."
-        said = parse_qsl(target.query, keep_blank_values=True)
-        query = dict(said)
-        if len(query) < len(said) or not self._is_ours(query):
+        parameters = parse_qsl(target.query, keep_blank_values=True)
+        query = dict(parameters)
+        if len(query) < len(parameters) or not self._is_ours(query):
             return (
                 HTTPStatus.BAD_REQUEST,
                 "This answer does not belong to the login. Nothing was done.",
@@ -94,8 +94,8 @@ class LoginLanding:
         return HTTPStatus.OK, "The answer has arrived. Close this page, and return to the terminal."
 
     def _is_ours(self, query: Mapping[str, str]) -> bool:
-        given = query.get("state", "")
-        return bool(self.state) and secrets.compare_digest(given.encode(), self.state.encode())
+        state = query.get("state", "")
+        return bool(self.state) and secrets.compare_digest(state.encode(), self.state.encode())
 
 
 @asynccontextmanager

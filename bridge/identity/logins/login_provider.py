@@ -111,7 +111,7 @@ class LoginProvider(OAuthClientProvider):
         )
         url = lead.url if lead else login_config.url
         super().__init__(url, metadata, self, client_metadata_url=login_config.client_metadata_url or None)
-        known = {one.name: getattr(self.context, one.name) for one in fields(OAuthContext)}
+        known = {field.name: getattr(self.context, field.name) for field in fields(OAuthContext)}
         self.context = _LoginContext(**known, wished_resource=login_config.resource, is_led=lead is not None)
         if lead is not None:  # for a peer without its own metadata
             self.context.auth_server_url = login_config.issuer or lead.issuer or None
@@ -159,7 +159,7 @@ class LoginProvider(OAuthClientProvider):
             OAuthFlowError: the server does not name the configured issuer.
         """
         wished = self._login_config.issuer
-        if wished and any(is_same_issuer(wished, one) for one in advertised):
+        if wished and any(is_same_issuer(wished, server) for server in advertised):
             return wished
         if wished:  # before any request to the other issuer
             raise OAuthFlowError(_OTHER_ISSUER.format(" or ".join(advertised), wished))
@@ -195,10 +195,10 @@ class LoginProvider(OAuthClientProvider):
         is_of_issuer = is_metadata_of_issuer(outgoing.url.path)
         if response.status_code != 200 or "/.well-known/" not in outgoing.url.path:
             return response
-        found = object_in(await response.aread())
-        if found is None:
+        document = object_in(await response.aread())
+        if document is None:
             return response
-        read = without_blanks(found)
+        read = without_blanks(document)
         if is_of_issuer:
             shows = partial(
                 self._login_config.shows_certificate, is_of_issuer=bool(self._login_config.issuer)
@@ -207,7 +207,7 @@ class LoginProvider(OAuthClientProvider):
             if is_same_issuer(read.get("issuer"), expected := self._expected_issuer()):
                 self._iss = "" if read["issuer"] == expected else str(read["issuer"])
                 read = {**read, "issuer": expected}
-        return response if read == found else httpx2.Response(200, json=read, request=outgoing)
+        return response if read == document else httpx2.Response(200, json=read, request=outgoing)
 
     async def authorize_as_the_card_says(self, lead: LoginLead) -> NoReturn:
         """End the flow with the page that a card names, for an authorization server without metadata.
@@ -306,14 +306,14 @@ class LoginProvider(OAuthClientProvider):
     def _scopes_said(self) -> Sequence[str]:
         """The scopes that the peer names. If it names none, the SDK takes all scopes of the issuer, as older MCP
         revisions require; for an agent they are dropped, since an agent that names no scopes needs none."""
-        said, resource = (
+        scopes, resource = (
             (self.context.client_metadata.scope or "").split(),
             self.context.protected_resource_metadata,
         )
         lead = self._lead
         if lead is None or "scope=" in challenge_of(lead) or (resource and resource.scopes_supported):
-            return said
-        return [scope for scope in said if scope == "offline_access"]
+            return scopes
+        return [scope for scope in scopes if scope == "offline_access"]
 
     @property
     def _issuer(self) -> str:
@@ -399,7 +399,14 @@ def _client_auth_of(client: OAuthClientInformationFull, metadata: OAuthMetadata 
     method = client.token_endpoint_auth_method
     if method is None and client.client_secret:
         taken = metadata.token_endpoint_auth_methods_supported if metadata else None
-        method = next((one for one in _METHOD_NAMES.values() if taken is None or one in taken), None)
+        method = next(
+            (
+                known_method
+                for known_method in _METHOD_NAMES.values()
+                if taken is None or known_method in taken
+            ),
+            None,
+        )
     return _AUTH_METHODS.get(method, "none")
 
 
@@ -438,12 +445,12 @@ def _refresh_url_of(lead: LoginLead) -> str:
     _require_reach(lead.refresh_url)
     if _place(lead.refresh_url) == _place(lead.token_url):
         return lead.refresh_url
-    told = urlsplit(lead.refresh_url)
+    refresh_url = urlsplit(lead.refresh_url)
     logger.warning(
         "the card for %s says to renew a login at %s://%s, which did not give it: it is renewed at the token endpoint",
         urlsplit(lead.url)._replace(query="").geturl(),
-        told.scheme,
-        told.netloc,
+        refresh_url.scheme,
+        refresh_url.netloc,
     )
     return ""
 

@@ -49,10 +49,10 @@ class LoginRecords:
             UsageError: the key that sealed the bytes is missing, or the bytes are damaged.
         """
         try:
-            found = json.loads(self._seal.open(data, name.encode()))
-            said = found["login"]
-            scopes = {key: tuple(said.get(key, ())) for key in ("scopes", "wanted_scopes")}
-            return LoginKey(found["peer"], found["principal"]), Login(**{**said, **scopes})
+            record = json.loads(self._seal.open(data, name.encode()))
+            members = record["login"]
+            scopes = {key: tuple(members.get(key, ())) for key in ("scopes", "wanted_scopes")}
+            return LoginKey(record["peer"], record["principal"]), Login(**{**members, **scopes})
         except (SealedRecordError, ValueError, TypeError, KeyError) as exc:
             raise UsageError(
                 f"the login {name} was sealed with a key that is missing here, by a newer release, or is damaged:"
@@ -67,12 +67,12 @@ class LoginRecords:
                 opened.append(self.opened(name, data))
             except UsageError:
                 sealed_otherwise += 1
-        opened.sort(key=lambda one: (one[0].peer, one[0].principal))
+        opened.sort(key=lambda record: (record[0].peer, record[0].principal))
         return KeptLogins(opened, sealed_otherwise)
 
 
 def _said(login: Login) -> JsonObject:
     """The fields of a login without default values: an older release can open a login if it knows all the fields in
     it."""
-    defaults = {one.name: one.default for one in fields(Login)}
+    defaults = {field.name: field.default for field in fields(Login)}
     return {name: value for name, value in asdict(login).items() if value != defaults[name]}

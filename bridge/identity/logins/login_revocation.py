@@ -69,13 +69,13 @@ class _Revocation:
     async def _endpoint(self) -> str:
         issuer = self.login.issuer
         for url in metadata_urls(issuer):
-            status, found = await self._asked(url)
-            if status != 200 or found is None:
+            status, metadata = await self._asked(url)
+            if status != 200 or metadata is None:
                 continue
-            if not is_same_issuer(found.get("issuer"), issuer):
+            if not is_same_issuer(metadata.get("issuer"), issuer):
                 raise TokenError(f"{url} is the metadata of another issuer")
             shows = partial(self.login_config.shows_certificate, is_of_issuer=self._is_of_the_file)
-            return secret_endpoint(url, with_mtls_aliases(found, shows), "revocation_endpoint")
+            return secret_endpoint(url, with_mtls_aliases(metadata, shows), "revocation_endpoint")
         raise TokenError(f"{issuer} has no metadata")
 
     @property
@@ -88,8 +88,8 @@ class _Revocation:
         form = {"token": token, "token_type_hint": kind, **proof}
         status, answer = await self._asked(url, form, headers)
         if status != 200:
-            said = [str(one) for key in ("error", "error_description") if (one := (answer or {}).get(key))]
-            words = with_visible_characters(": ".join(said)[:_LONGEST_WORDS], in_one_line=True)
+            texts = [str(text) for key in ("error", "error_description") if (text := (answer or {}).get(key))]
+            words = with_visible_characters(": ".join(texts)[:_LONGEST_WORDS], in_one_line=True)
             name = kind.replace("_", " ")
             raise TokenError(f"{self.login.issuer} did not revoke the {name}: {words or f'HTTP {status}'}")
 

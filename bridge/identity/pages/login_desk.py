@@ -185,12 +185,12 @@ class LoginDesk:
     def serve(self, login_configs: Mapping[str, LoginConfig], principals: KnownPrincipals) -> None:
         """Set the logins that the peers of a plan want, by their tables in the file, and delete the logins of
         principals that the plan lacks."""
-        before, kept, known = tuple(self._kept.values()), tuple(login_configs.values()), self._known
+        before, configured, known = tuple(self._kept.values()), tuple(login_configs.values()), self._known
         self._kept = login_configs
-        self._left = (self._left | _peers_of(before)) - _peers_of(kept)
+        self._left = (self._left | _peers_of(before)) - _peers_of(configured)
         self._known = principals
         if gone := known.without(self._known):
-            self._leaving += [(login_config, gone) for login_config in dict.fromkeys((*before, *kept))]
+            self._leaving += [(login_config, gone) for login_config in dict.fromkeys((*before, *configured))]
         self._served.notify()
         self._moved.notify()
 
@@ -336,7 +336,7 @@ class LoginLooks:
                     until, at = self.moved.next, anyio.current_time()
                     with anyio.fail_after(_LOOK_SECONDS):
                         look = _Look(await keeper.find(key), at, until)
-                self._latest = {key_: kept for key_, kept in self._latest.items() if self._counts(kept)}
+                self._latest = {key_: latest for key_, latest in self._latest.items() if self._counts(latest)}
                 self._latest[keeper, key] = look
             return look.login
 

@@ -44,18 +44,18 @@ def approval_form(
 ) -> str:
     """Asks whether the person approves. `missed` are scopes that the current login lacks. The next login asks for them,
     too."""
-    asked = login_config.scopes or ("what the server asks for",)
+    scopes = login_config.scopes or ("what the server asks for",)
     rows = {
         "Server": (f"{link.server} ({login_config.key.url})",),
-        "Scopes": tuple(dict.fromkeys([*asked, *missed])),
+        "Scopes": tuple(dict.fromkeys([*scopes, *missed])),
         "Asked by": (link.client,),
         "You are": (link.principal,),
     }
-    told = "".join(
+    lines = "".join(
         f"<dt>{name}</dt><dd>{', '.join(map(shown, values))}</dd>" for name, values in rows.items()
     )
     return (
-        f"<p>Calls of {shown(link.principal)} through this bridge will use your account there.</p><dl>{told}</dl>"
+        f"<p>Calls of {shown(link.principal)} through this bridge will use your account there.</p><dl>{lines}</dl>"
         f'<form method="post">{_hidden(person)}<button name="approve" value="yes">Approve and log in</button> '
         '<button name="decline" value="yes">Decline</button></form>'
     )

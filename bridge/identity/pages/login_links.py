@@ -127,9 +127,9 @@ class LoginSeals:
         Raises:
             LoginLinkError: it does not open.
         """
-        said = self._opened(text, PendingProof)
-        begun = BegunProof(**said["begun"])
-        return _in_time(PendingProof(said["link_text"], begun, said["expires_at"]), now)
+        record = self._opened(text, PendingProof)
+        begun = BegunProof(**record["begun"])
+        return _in_time(PendingProof(record["link_text"], begun, record["expires_at"]), now)
 
     def pending(self, text: str, now: float) -> PendingLogin:
         """The login that a browser has begun, from its cookie.
@@ -137,13 +137,13 @@ class LoginSeals:
         Raises:
             LoginLinkError: it does not open.
         """
-        said = self._opened(text, PendingLogin)
-        bare = said["begun"].pop("bare")
+        record = self._opened(text, PendingLogin)
+        bare = record["begun"].pop("bare")
         scopes = {key: tuple(bare[key]) for key in ("scopes", "wanted_scopes")}
-        begun = BegunLogin(**said["begun"], bare=Login(**bare | scopes))
-        link = LoginLink(**said["link"])
+        begun = BegunLogin(**record["begun"], bare=Login(**bare | scopes))
+        link = LoginLink(**record["link"])
         return _in_time(
-            PendingLogin(link, begun, said["began_at"], said["expires_at"], said.get("peer", "")), now
+            PendingLogin(link, begun, record["began_at"], record["expires_at"], record.get("peer", "")), now
         )
 
     def awaited(self, text: str) -> AwaitedLogin:
@@ -152,9 +152,9 @@ class LoginSeals:
         Raises:
             LoginLinkError: it does not open.
         """
-        said = self._opened(text, AwaitedLogin)
-        scopes = tuple((scope, tuple(globs)) for scope, globs in said.pop("scopes"))
-        return AwaitedLogin(**said | {"skills": tuple(said["skills"])}, scopes=scopes)
+        record = self._opened(text, AwaitedLogin)
+        scopes = tuple((scope, tuple(globs)) for scope, globs in record.pop("scopes"))
+        return AwaitedLogin(**record | {"skills": tuple(record["skills"])}, scopes=scopes)
 
     def _opened(self, text: str, kind: type[object]) -> dict[str, Any]:
         try:
@@ -178,9 +178,9 @@ def start_url(base_url: str, link_text: str) -> str:
     return f"{base_url}{START_PATH}/{link_text}"
 
 
-def is_same(given: Mapping[str, str], key: str, wanted: str) -> bool:
+def is_same(values: Mapping[str, str], key: str, wanted: str) -> bool:
     """Whether a form or a query holds this secret, compared in constant time."""
-    return secrets.compare_digest(given.get(key, "").encode(), wanted.encode())
+    return secrets.compare_digest(values.get(key, "").encode(), wanted.encode())
 
 
 def _in_time(value: _Sealed, now: float) -> _Sealed:

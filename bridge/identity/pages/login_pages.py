@@ -218,10 +218,12 @@ class LoginPages:
             return _page(
                 HTTPStatus.OK, approval_form(link, login_config, person, await _missed_in(login_config))
             )
-        asked = new_person(text, now)
+        answering_person = new_person(text, now)
         login = self._places.issuer_login(link.principal)
         asks = FILE_PERSON if login is None else issuer_button(login)
-        return self._with_person(visit, _page(HTTPStatus.OK, who_form(link, asked, asks)), asked)
+        return self._with_person(
+            visit, _page(HTTPStatus.OK, who_form(link, answering_person, asks)), answering_person
+        )
 
     async def _posted(
         self, visit: _LoginVisit, link: LoginLink, login_config: LoginConfig, text: str, person: BrowserPerson
@@ -452,7 +454,7 @@ class LoginPages:
 
     def _login_config_for(self, link: LoginLink) -> LoginConfig:
         login_config = self._places.login_configs(link.place)
-        known = {one.principal.name for one in self._places.credentials()}
+        known = {credential.principal.name for credential in self._places.credentials()}
         can_show = link.principal in known or self._places.issuer_login(link.principal) is not None
         if login_config is None or not can_show or link.vouched_by not in ("", self._voucher_of(link)):
             raise LoginLinkError
@@ -464,10 +466,14 @@ class LoginPages:
 
     async def _principal_of(self, token: str) -> Principal | None:
         """The principal of the file with this secret, whether the secret is a bearer token or an API key."""
-        shown = {"authorization": f"Bearer {token}", API_KEY_HEADER.lower(): token}
-        secrets = [one for one in self._places.credentials() if one.scheme is not Scheme.CONNECTION]
+        headers = {"authorization": f"Bearer {token}", API_KEY_HEADER.lower(): token}
+        secrets = [
+            credential
+            for credential in self._places.credentials()
+            if credential.scheme is not Scheme.CONNECTION
+        ]
         for verifier in verifiers_of(secrets):
-            if isinstance(verdict := await verifier.verify(shown, ""), Principal):
+            if isinstance(verdict := await verifier.verify(headers, ""), Principal):
                 return verdict
         return None
 
@@ -521,12 +527,12 @@ def _once(encoded: bytes) -> Mapping[str, str]:
         RefusedError: 400, a field occurs twice, or the fields cannot be parsed.
     """
     try:
-        said = parse_qsl(encoded.decode("ascii"), keep_blank_values=True, max_num_fields=50)
+        pairs = parse_qsl(encoded.decode("ascii"), keep_blank_values=True, max_num_fields=50)
     except ValueError as exc:
         raise RefusedError(400, "This form cannot be read") from exc
-    if len(dict(said)) < len(said):
+    if len(dict(pairs)) < len(pairs):
         raise RefusedError(400, "A field comes twice")
-    return dict(said)
+    return dict(pairs)
 
 
 def _without_cookies(visit: _LoginVisit, response: Response, *names: str) -> Response:

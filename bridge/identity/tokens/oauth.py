@@ -104,11 +104,11 @@ class HeldToken:
         issuer: str,
         seconds: float,
         now: Callable[[], float] = time.monotonic,
-        asked: Callable[[TokenOutcome, float], None] = lambda _outcome, _seconds: None,
+        on_answer: Callable[[TokenOutcome, float], None] = lambda _outcome, _seconds: None,
     ) -> None:
-        """`seconds` limits a request for a token and, separately, the wait for another caller's request. `asked` is
+        """`seconds` limits a request for a token and, separately, the wait for another caller's request. `on_answer` is
         called with the outcome and the duration in seconds of each request."""
-        self._asked = asked
+        self._asked = on_answer
         self._issuer = issuer
         self._seconds = seconds
         self._now = now
@@ -271,8 +271,8 @@ def outcome_of(exc: TokenError) -> TokenOutcome:
 
 def asked_by(client: OAuthClient, scopes: Sequence[str]) -> dict[str, str]:
     """The fields that every grant of a client has: `scope` and `resource`."""
-    asked = {"scope": " ".join(scopes), "resource": client.resource}
-    return {name: value for name, value in asked.items() if value}
+    parameters = {"scope": " ".join(scopes), "resource": client.resource}
+    return {name: value for name, value in parameters.items() if value}
 
 
 class TokenCredentials(RenewableCredentials):
@@ -294,14 +294,14 @@ class TokenCredentials(RenewableCredentials):
             self._current = token, self._place(token)
         return self._current[1]
 
-    def refused(self, shown: PeerCredentials) -> None:
+    def refused(self, credentials: PeerCredentials) -> None:
         """Drop the token in these credentials if they are still current."""
-        if self._current is not None and self._current[1] is shown:
+        if self._current is not None and self._current[1] is credentials:
             self._tokens.refused(self._current[0])
 
-    async def widened(self, shown: PeerCredentials, scopes: Sequence[str]) -> bool:
+    async def widened(self, credentials: PeerCredentials, scopes: Sequence[str]) -> bool:
         """Request more scopes. Returns whether the source has another token now, which may have them."""
-        if self._current is None or self._current[1] is not shown:
+        if self._current is None or self._current[1] is not credentials:
             return True
         return await self._tokens.widened(self._current[0], scopes)
 

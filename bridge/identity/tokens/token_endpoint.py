@@ -177,20 +177,20 @@ class _TokenRequests:
         """The URL of the issuer's metadata, and the metadata."""
         lacks: list[str] = []
         for url in metadata_urls(self.client.issuer):
-            status, found = await self._asked(url)
-            if status != 200 or found is None:
+            status, metadata = await self._asked(url)
+            if status != 200 or metadata is None:
                 lacks.append(f"{url} answered HTTP {status}" + (", not JSON" if status == 200 else ""))
                 continue
-            found = without_blanks(found)
-            if not is_same_issuer(found.get("issuer"), self.client.issuer):
+            metadata = without_blanks(metadata)
+            if not is_same_issuer(metadata.get("issuer"), self.client.issuer):
                 raise TokenError(
-                    f"{url} is the metadata of another issuer: {_shown(str(found.get('issuer')))}."
+                    f"{url} is the metadata of another issuer: {_shown(str(metadata.get('issuer')))}."
                     " If this issuer is right, write `issuer` exactly like this"
                 )
             tls = self.client.tls
             if tls is None or tls.certificate is None:
-                return url, found
-            return url, with_mtls_aliases(found, lambda _: True)
+                return url, metadata
+            return url, with_mtls_aliases(metadata, lambda _: True)
         raise TokenError(f"{self.client.issuer} has no metadata: {', '.join(lacks)}. Check `issuer`")
 
     async def answer(self, url: str, grant: Mapping[str, str], signing: _AssertionKey | None) -> JsonObject:
@@ -275,17 +275,19 @@ def issuer_guard(url: str, written: Sequence[str], *, allow_private: bool) -> Ad
     Raises:
         UnsentError: the host of the URL is a private address.
     """
-    asked = urlsplit(url)
-    origins = [(one.scheme, one.netloc) for one in map(urlsplit, filter(None, written))]
-    if allow_private or (asked.scheme, asked.netloc) in origins:
+    place_asked = urlsplit(url)
+    origins = [
+        (written_url.scheme, written_url.netloc) for written_url in map(urlsplit, filter(None, written))
+    ]
+    if allow_private or (place_asked.scheme, place_asked.netloc) in origins:
         return None
-    place = asked.netloc.rpartition("@")[2]
+    place = place_asked.netloc.rpartition("@")[2]
     judge = refusing_private(
         f"the authorization server leads to {place}, a private address, where nothing was sent."
         " If that is right, set `allow_private = true` (--allow-private)"
     )
     try:
-        judge([asked.hostname or ""])  # a proxy resolves names itself, and is not guarded
+        judge([place_asked.hostname or ""])  # a proxy resolves names itself, and is not guarded
     except PrivateAddressError as exc:
         raise UnsentError(str(exc)) from exc
     return AddressGuard(judge)
@@ -298,10 +300,10 @@ async def platform_jwt_in(file: Path) -> str:
         TokenError: the file holds no JWT.
     """
     try:
-        found = await anyio.to_thread.run_sync(read_regular, file, _PLATFORM_JWT_BYTES)
+        content = await anyio.to_thread.run_sync(read_regular, file, _PLATFORM_JWT_BYTES)
     except OSError as exc:
         raise TokenError(f"the JWT of the platform cannot be read: {file}: {exc.strerror}") from exc
-    token = found.strip()
+    token = content.strip()
     if not _JWT.fullmatch(token):
         raise TokenError(f"{file} holds no JWT")
     return token.decode()
@@ -316,12 +318,12 @@ def metadata_urls(issuer: str) -> Sequence[str]:
     return [*inserted, f"{root}{path}/.well-known/{_WELL_KNOWN[1]}"] if path else inserted
 
 
-def is_same_issuer(one: object, other: object) -> bool:
+def is_same_issuer(issuer: object, other: object) -> bool:
     """Whether two values name the same issuer. A slash at the end does not matter, since servers write it
     inconsistently."""
-    if not isinstance(one, str) or not isinstance(other, str):
+    if not isinstance(issuer, str) or not isinstance(other, str):
         return False
-    return one.removesuffix("/") == other.removesuffix("/")
+    return issuer.removesuffix("/") == other.removesuffix("/")
 
 
 def without_blanks(metadata: JsonObject) -> JsonObject:
@@ -380,10 +382,10 @@ def secret_endpoint(metadata_url: str, metadata: JsonObject, name: str) -> str:
 def object_in(body: bytes) -> JsonObject | None:
     """The JSON object in a body; None if the body is something else."""
     try:
-        found = json.loads(body)
+        value = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def _shown(text: str) -> str:
@@ -402,10 +404,10 @@ _HINTS: Final[Mapping[str, str]] = {
 
 
 def _refusal(client: OAuthClient, status: int, answer: JsonObject | None) -> str:
-    said = [str(one) for key in ("error", "error_description") if (one := (answer or {}).get(key))]
-    if not said:
+    texts = [str(text) for key in ("error", "error_description") if (text := (answer or {}).get(key))]
+    if not texts:
         return f"{client.issuer} answered HTTP {status} instead of a token"
-    words, hint = _shown(": ".join(said)), _HINTS.get(said[0], "")
+    words, hint = _shown(": ".join(texts)), _HINTS.get(texts[0], "")
     return f"{client.issuer} gave no token to {client.client_id or 'the bridge'}: {words}{hint}"
 
 
@@ -425,9 +427,9 @@ def code_in(answer: Mapping[str, str], issuer: str, state: str, *, says_issuer: 
         words = ": ".join(filter(None, [error, answer.get("error_description")]))
         raise TokenError(f"{issuer} gave no code: {_shown(words)}")
     if iss != issuer and (iss is not None or says_issuer):
-        said = "no issuer" if iss is None else f"the issuer {_shown(iss)}"
+        named = "no issuer" if iss is None else f"the issuer {_shown(iss)}"
         raise TokenError(
-            f"the answer names {said} in `iss`, and the login is at {issuer}: the code was not sent. Begin again;"
+            f"the answer names {named} in `iss`, and the login is at {issuer}: the code was not sent. Begin again;"
             " if this repeats, ask the operator of the issuer"
         )
     if not answer.get("code"):
@@ -458,12 +460,12 @@ def access_token_in(answer: JsonObject, issuer: str) -> AccessToken:
 
 def _life_in(answer: JsonObject) -> float:
     """The lifetime of a token in seconds; infinite if its issuer names none. Some issuers write it as a string."""
-    said = answer.get("expires_in")
+    lifetime = answer.get("expires_in")
     try:
-        life = float(said) if isinstance(said, int | float | str) else math.inf
+        life = float(lifetime) if isinstance(lifetime, int | float | str) else math.inf
     except (ValueError, OverflowError):
         return math.inf
-    return life if life > 0 and not isinstance(said, bool) else math.inf
+    return life if life > 0 and not isinstance(lifetime, bool) else math.inf
 
 
 def scopes_in(answer: JsonObject) -> tuple[str, ...]:
