@@ -137,15 +137,15 @@ def echoed(name: str) -> str:
     return name if len(name) <= ECHO_CHARACTERS else f"{name[:ECHO_CHARACTERS]}..."
 
 
-def counted(count: int, one: str, several: str = "") -> str:
+def counted(count: int, noun: str, several: str = "") -> str:
     """A number with its noun: `1 tool`, `2 tools`. `several` is the plural, if it is not the noun with an s."""
-    return f"{count} {one if count == 1 else several or f'{one}s'}"
+    return f"{count} {noun if count == 1 else several or f'{noun}s'}"
 
 
 def leaves_of(exc: BaseException) -> list[BaseException]:
     """Return all errors inside nested exception groups, in their order."""
     if isinstance(exc, BaseExceptionGroup):
-        return [leaf for one in exc.exceptions for leaf in leaves_of(one)]
+        return [leaf for inner in exc.exceptions for leaf in leaves_of(inner)]
     return [exc]
 
 

@@ -239,8 +239,8 @@ class RecordSeal:
             raise SealedRecordError from exc
         if _text_of(data) != text:
             raise SealedRecordError
-        found: JsonObject = json.loads(self.open(data, place))
-        return found
+        value: JsonObject = json.loads(self.open(data, place))
+        return value
 
 
 def key_in(folder: Path, name: str = KEY_FILE) -> bytes:
@@ -253,10 +253,10 @@ def key_in(folder: Path, name: str = KEY_FILE) -> bytes:
     try:
         if not path.exists():
             _make_key(path)
-        text, found = read_secret(path)
+        text, status = read_secret(path)
     except OSError as exc:
         raise UsageError(f"cannot keep the key for handles in {path}: {exc.strerror}") from exc
-    if may_others_use(found):
+    if may_others_use(status):
         raise UsageError(
             f"everyone on this machine can read {path}: chmod 600 it, or remove it to get a new one"
         )
@@ -339,7 +339,7 @@ def _text_of(data: bytes) -> str:
 
 def _packed(handle: Handle) -> bytes:
     head = _HEAD.pack(handle.expires_seconds, bytes.fromhex(handle.agent))
-    return head + b"".join(_packed_id(one) for one in handle.ids)
+    return head + b"".join(_packed_id(task_id) for task_id in handle.ids)
 
 
 def _packed_id(text: str) -> bytes:

@@ -137,8 +137,8 @@ class TestedAgent:
         if to is not None:
             message |= {"taskId": to.task["id"], "contextId": to.task["contextId"]}
         answered = await self._perform("SendMessage", {"message": message})
-        found = answered.get("task") or answered.get("message")
-        return _answer(cast(JsonObject, found))
+        reply = answered.get("task") or answered.get("message")
+        return _answer(cast(JsonObject, reply))
 
     async def _perform(self, method: str, params: JsonObject) -> JsonObject:
         request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
@@ -186,11 +186,11 @@ async def agent(
         yield TestedAgent(client, card)
 
 
-def _key_in(asked: Answer) -> JsonObject:
+def _key_in(question: Answer) -> JsonObject:
     """The metadata that names the question in an answer; empty if the question has no key."""
-    if asked.state not in ("input-required", "auth-required"):
-        raise CallerError(f"the task asks nothing: it is {asked.state}")
-    status = cast(dict[str, Any], asked.task["status"])
+    if question.state not in ("input-required", "auth-required"):
+        raise CallerError(f"the task asks nothing: it is {question.state}")
+    status = cast(dict[str, Any], question.task["status"])
     key = status.get("message", {}).get("metadata", {}).get(QUESTION)
     return {} if key is None else {QUESTION: key}
 
@@ -199,16 +199,20 @@ def _data_part(values: JsonObject) -> JsonObject:
     return {"data": values, "mediaType": "application/json"}
 
 
-def _answer(said: JsonObject) -> Answer:
-    task = cast(dict[str, Any], said)
+def _answer(result: JsonObject) -> Answer:
+    task = cast(dict[str, Any], result)
     if "status" not in task:
         parts = task.get("parts", [])
-        return Answer("completed", _text(parts), _data(parts), _files(parts), said)
+        return Answer("completed", _text(parts), _data(parts), _files(parts), result)
     state = task["status"]["state"].removeprefix(_PREFIX).lower().replace("_", "-")
-    given = [part for one in task.get("artifacts", []) for part in one.get("parts", [])]
+    part_list = [part for artifact in task.get("artifacts", []) for part in artifact.get("parts", [])]
     status = task["status"].get("message", {}).get("parts", [])
     return Answer(
-        state, _text(given) or _text(status), _data([*given, *status]), _files([*given, *status]), said
+        state,
+        _text(part_list) or _text(status),
+        _data([*part_list, *status]),
+        _files([*part_list, *status]),
+        result,
     )
 
 

@@ -324,9 +324,9 @@ def take_from(*carriers: Mapping[str, object]) -> None:
     now = context.get()
     if now.traceparent is not None or not any(carriers):
         return
-    found = context_from(*carriers)
-    if found.traceparent is not None:
-        now = TraceContext(found.traceparent, found.tracestate, now.baggage or found.baggage)
+    carried = context_from(*carriers)
+    if carried.traceparent is not None:
+        now = TraceContext(carried.traceparent, carried.tracestate, now.baggage or carried.baggage)
         context.set(now)
         if (taken := hop.get()) is not None:
             taken.context = now
@@ -347,12 +347,12 @@ def go_on(before: TraceContext, *, is_answer: bool = True) -> None:
 
 def in_headers(lines: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """The trace headers of a request, by `NAMES`. `lines` are all its header lines, with names in lower case."""
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for line, value in lines:
         if (name := _OF_HEADERS.get(line)) is not None:
             text = value.decode("latin-1")
-            found[name] = f"{found[name]},{text}" if name in found else text
-    return found
+            headers[name] = f"{headers[name]},{text}" if name in headers else text
+    return headers
 
 
 def context_from(*carriers: Mapping[str, object]) -> TraceContext:
@@ -377,14 +377,16 @@ def told_to_peer(hop: Hop | None = None, *, is_local: bool, baggage_keys: frozen
         return {}
     baggage = now.baggage
     if baggage is not None and not is_local:
-        kept = [one for one in baggage.split(",") if one.partition("=")[0].rstrip(" \t") in baggage_keys]
-        baggage = ",".join(kept) or None
+        members = [
+            member for member in baggage.split(",") if member.partition("=")[0].rstrip(" \t") in baggage_keys
+        ]
+        baggage = ",".join(members) or None
     parts = zip(NAMES, (now.traceparent, now.tracestate, baggage), strict=True)
     return {name: value for name, value in parts if value is not None}
 
 
 def _first_with(name: str, carriers: Iterable[Mapping[str, object]]) -> Mapping[str, object]:
-    return next((one for one in carriers if isinstance(one.get(name), str)), {})
+    return next((carrier for carrier in carriers if isinstance(carrier.get(name), str)), {})
 
 
 def _text(carrier: Mapping[str, object], name: str) -> str:
@@ -413,10 +415,10 @@ def _baggage_from(text: str) -> str | None:
     """The first well-formed members of a baggage, cut to the bounds."""
     if len(text) > _READ_CHARACTERS:
         text = text[:_READ_CHARACTERS].rpartition(",")[0]
-    kept = [member for member in _members(text) if _MEMBER.fullmatch(member)][:MAX_BAGGAGE]
-    while _size_of(kept) > MAX_BAGGAGE_BYTES:
-        del kept[-1]
-    return ",".join(kept) or None
+    members = [member for member in _members(text) if _MEMBER.fullmatch(member)][:MAX_BAGGAGE]
+    while _size_of(members) > MAX_BAGGAGE_BYTES:
+        del members[-1]
+    return ",".join(members) or None
 
 
 def _size_of(members: Sequence[str]) -> int:

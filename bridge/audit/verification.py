@@ -134,8 +134,8 @@ class _ChainReader:
             self._fault(place, f"has the number {line.head.seq} and follows line {result.last.seq}")
         elif before.hash != result.last.hash:
             self._fault(place, f"does not follow the line {result.last.seq} that is before it")
-        kept = self._wanted.pop(line.head.seq, set())
-        if kept - {line.head.hash}:  # if two kept heads differ, one of them belongs to another chain
+        kept_hashes = self._wanted.pop(line.head.seq, set())
+        if kept_hashes - {line.head.hash}:  # if two kept heads differ, one of them belongs to another chain
             self._fault(place, f"is not the line {line.head.seq} whose head was kept: the chain was replaced")
         result.last, result.lines = line.head, result.lines + 1
         result.lost += _count(entry, "lost")

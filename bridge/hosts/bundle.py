@@ -136,7 +136,7 @@ def of_file(name: str, version: str, face: str, variables: Sequence[str]) -> Bun
 
 def project_of(version: str, dependencies: Sequence[str]) -> str:
     """The file from which uv learns what to install."""
-    listed = "".join(f"  {json.dumps(one)},\n" for one in dependencies)
+    listed = "".join(f"  {json.dumps(dependency)},\n" for dependency in dependencies)
     return (
         f'[project]\nname = "mcp-a2a-bundle"\nversion = "{version}"\nrequires-python = ">=3.11"\n'
         f"dependencies = [\n{listed}]\n\n[tool.uv]\npackage = false\n"

@@ -42,8 +42,8 @@ def server_in(text: str, slot: ServerPlace) -> JsonObject | None:
     Raises:
         BrokenFileError: the text is not JSON, or has another structure than the host's file.
     """
-    found = _servers(_document(text, slot), slot).get(slot.name)
-    return found if isinstance(found, dict) else None
+    entry = _servers(_document(text, slot), slot).get(slot.name)
+    return entry if isinstance(entry, dict) else None
 
 
 def servers_in(text: str, servers_key: str, *, comments: bool) -> Mapping[str, JsonObject]:
@@ -113,8 +113,11 @@ def with_input(text: str, inputs_key: str, new_input: JsonObject, *, comments: b
     if here and _same(here[0].value, new_input):
         return text
     edited = _replace(text, root, here[0], new_input) if here else _append(text, root, holder.node, new_input)
-    kept = [new_input if one is not None and _id_of(one) == new_input["id"] else one for one in listed]
-    return _proved_as(edited, root, inputs_key, kept if here else [*listed, new_input], comments=comments)
+    inputs = [
+        new_input if input_entry is not None and _id_of(input_entry) == new_input["id"] else input_entry
+        for input_entry in listed
+    ]
+    return _proved_as(edited, root, inputs_key, inputs if here else [*listed, new_input], comments=comments)
 
 
 def without_input(text: str, inputs_key: str, input_id: str, *, comments: bool) -> str:
@@ -138,7 +141,7 @@ def without_input(text: str, inputs_key: str, input_id: str, *, comments: bool) 
     rest = text[start : nodes[place].start] + text[nodes[place].end : end]
     if rest.strip(" \t\r\n,"):
         return text
-    left = [one for at, one in enumerate(listed) if at != place]
+    left = [input_entry for at, input_entry in enumerate(listed) if at != place]
     return _proved_as(text[:start] + text[end:], root, inputs_key, left, comments=comments)
 
 
@@ -162,8 +165,8 @@ def _append(text: str, root: JsonNode, holder: JsonNode, value: JsonObject) -> s
     written = f"{newline}{inner}{_written(value, inner, unit, newline)}"
     if last is not None:
         return f"{text[: last.end]},{written}{text[last.end :]}"
-    kept = text[holder.start + 1 : holder.end - 1].rstrip()  # a comment, maybe
-    return f"{text[: holder.start + 1]}{kept}{written}{newline}{outer}{text[holder.end - 1 :]}"
+    before = text[holder.start + 1 : holder.end - 1].rstrip()  # a comment, maybe
+    return f"{text[: holder.start + 1]}{before}{written}{newline}{outer}{text[holder.end - 1 :]}"
 
 
 def _proved_as(edited: str, before: JsonNode, key: str, value: list[JsonValue], *, comments: bool) -> str:
@@ -211,9 +214,9 @@ def _kind(value: object) -> str:
     return names.get(type(value), "a number")
 
 
-def _same(one: object, other: object) -> bool:
+def _same(value: object, other: object) -> bool:
     """Whether two values are equal as JSON: 1 is not `true`, and the order of keys does not matter."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    return json.dumps(value, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _proved(edited: str, slot: ServerPlace, before: JsonNode, servers: JsonObject) -> str:
@@ -248,16 +251,16 @@ def _insert(text: str, root: JsonNode, holder: JsonNode, key: str, value: JsonVa
     inner = _indent_at(text, last.start) if last and _starts_line(text, last.start) else outer + unit
     member = f"{json.dumps(key, ensure_ascii=False)}: {_written(value, inner, unit, newline)}"
     if last is None:
-        kept = text[holder.start + 1 : holder.end - 1].rstrip()  # a comment, maybe
-        return f"{text[: holder.start + 1]}{kept}{newline}{inner}{member}{newline}{outer}{text[holder.end - 1 :]}"
+        before = text[holder.start + 1 : holder.end - 1].rstrip()  # a comment, maybe
+        return f"{text[: holder.start + 1]}{before}{newline}{inner}{member}{newline}{outer}{text[holder.end - 1 :]}"
     end = last.node.end
     if last.comma is not None:  # the new member follows this comma, and ends with a comma too
         head, tail, member = text[: last.comma + 1], text[last.comma + 1 : holder.end - 1], member + ","
     else:
         head, tail = text[:end] + ",", text[end : holder.end - 1]
-    kept = tail.rstrip()
-    closing = tail[len(kept) :] if "\n" in tail[len(kept) :] else f"{newline}{outer}"
-    return f"{head}{kept}{newline}{inner}{member}{closing}{text[holder.end - 1 :]}"
+    before = tail.rstrip()
+    closing = tail[len(before) :] if "\n" in tail[len(before) :] else f"{newline}{outer}"
+    return f"{head}{before}{newline}{inner}{member}{closing}{text[holder.end - 1 :]}"
 
 
 def _cut(text: str, holder: JsonNode, member: JsonMember) -> str:
@@ -274,9 +277,9 @@ def _cut(text: str, holder: JsonNode, member: JsonMember) -> str:
 def _without_line(text: str, start: int, end: int) -> str:
     """Remove a piece of the text, together with its line if only white space would remain there."""
     line = text.rfind("\n", 0, start) + 1
-    found = re.compile(r"[ \t]*\r?\n").match(text, end)
-    if _starts_line(text, start) and found:
-        return text[:line] + text[found.end() :]
+    rest_of_line = re.compile(r"[ \t]*\r?\n").match(text, end)
+    if _starts_line(text, start) and rest_of_line:
+        return text[:line] + text[rest_of_line.end() :]
     blank = re.compile(r"[ \t]*").match(text, end)
     return text[:start].rstrip(" \t") + text[blank.end() if blank else end :]
 

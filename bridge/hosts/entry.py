@@ -126,14 +126,15 @@ class ConfiguredServer:
         return (self.file, self.face)
 
 
-def require_readable(exposed: Exposed, host: Host, asked: Container[str] = ()) -> None:
-    """Refuse values that this host would not pass on unchanged. The host asks its user for the variables in `asked`.
+def require_readable(exposed: Exposed, host: Host, typed_values: Container[str] = ()) -> None:
+    """Refuse values that this host would not pass on unchanged. The host asks its user for the variables in
+    `typed_values`.
 
     Raises:
         UsageError: a secret is in a variable that the host does not see, or in a URL; or the host would take a text
             for a variable.
     """
-    variables = [name for name in exposed.from_environment() if name not in asked]
+    variables = [name for name in exposed.from_environment() if name not in typed_values]
     if variables and not host.from_shell:
         raise UsageError(
             f"{host.title} does not start from a shell and would not see {variables[0]}: "
@@ -155,13 +156,13 @@ def entry_for(
     arguments: Sequence[str],
     host: Host,
     variables: Sequence[str] = (),
-    asked: Mapping[str, str] = MappingProxyType({}),
+    typed_values: Mapping[str, str] = MappingProxyType({}),
 ) -> JsonObject:
-    """The entry of a server in the host's file. The server reads secrets from `variables`. `asked` has the variables
-    whose values the user types, each with the host's placeholder for the value."""
+    """The entry of a server in the host's file. The server reads secrets from `variables`. `typed_values` has the
+    variables whose values the user types, each with the host's placeholder for the value."""
     typed: JsonObject = {"type": "stdio"} if host.typed else {}
     passed_on = {name: host.variable.format(name) for name in variables if host.variable}
-    named: JsonObject = {**passed_on, **asked}
+    named: JsonObject = {**passed_on, **typed_values}
     passed: JsonObject = {"env": named} if named else {}
     return {**typed, "command": program[0], "args": [*program[1:], *arguments], **passed}
 

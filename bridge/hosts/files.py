@@ -121,19 +121,19 @@ def _back_up(target: Path, content: bytes, now: datetime) -> Path:
         except FileExistsError:
             count += 1
             continue
-        with open(handle, "wb") as kept:
-            kept.write(content)
+        with open(handle, "wb") as stream:
+            stream.write(content)
         return backup
 
 
 def _forget_old_backups(target: Path) -> None:
     """Delete all but the newest backups of this file."""
-    found: list[tuple[str, int, Path]] = []
+    backups: list[tuple[str, int, Path]] = []
     for path in target.parent.iterdir():
         stamp = _STAMP.fullmatch(path.name.removeprefix(target.name))
         if stamp is not None and path.name.startswith(target.name):
-            found.append((stamp[1], int(stamp[2] or 1), path))
-    for _, _, path in sorted(found)[:-MOST_BACKUPS]:
+            backups.append((stamp[1], int(stamp[2] or 1), path))
+    for _, _, path in sorted(backups)[:-MOST_BACKUPS]:
         with suppress(OSError):
             path.unlink()
 

@@ -367,11 +367,11 @@ class RenewableCredentials(ABC):
         """The credentials for the next request."""
 
     @abstractmethod
-    def refused(self, shown: PeerCredentials) -> None:
+    def refused(self, credentials: PeerCredentials) -> None:
         """Never give out these credentials again: the peer refused them."""
 
     @abstractmethod
-    async def widened(self, shown: PeerCredentials, scopes: Sequence[str]) -> bool:
+    async def widened(self, credentials: PeerCredentials, scopes: Sequence[str]) -> bool:
         """Whether the source now has other credentials, which may include the missing `scopes`.
 
         A second call with the same scopes must return False or raise: the peer may ask for them forever.
@@ -394,18 +394,18 @@ class PeerAuth(httpx2.Auth):
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Yield the request, with credentials if it goes to the origin."""
-        plain, shown = request.headers, None
+        plain, credentials = request.headers, None
         if _origin(request.url) == self._origin:
-            shown = await self._source()
-            if shown.headers:
-                request.headers = _with(plain, shown)
-            if shown.tls is not None:
+            credentials = await self._source()
+            if credentials.headers:
+                request.headers = _with(plain, credentials)
+            if credentials.tls is not None:
                 request.extensions = {
                     **request.extensions,
-                    _CERTIFIED: (_connection_origin(request.url), shown.tls),
+                    _CERTIFIED: (_connection_origin(request.url), credentials.tls),
                 }
-            if shown.query:
-                request.url = request.url.copy_merge_params(shown.query)
+            if credentials.query:
+                request.url = request.url.copy_merge_params(credentials.query)
         if request.url.userinfo.strip(b":"):
             # As the library does for requests without an Auth: the user in the URL takes precedence.
             next(httpx2.BasicAuth(request.url.username, request.url.password).auth_flow(request))
@@ -413,26 +413,26 @@ class PeerAuth(httpx2.Auth):
         for status in (401, 403):
             # Before a retry the library reads the whole response. The caller, which has bounds, reads a long response.
             if (
-                shown
+                credentials
                 and response.status_code == status
-                and await self._has_others(shown, response)
+                and await self._has_others(credentials, response)
                 and await _is_short(response)
             ):
-                before, shown = shown, await self._source()
-                if shown is before:  # the source has no other credentials after all
+                before, credentials = credentials, await self._source()
+                if credentials is before:  # the source has no other credentials after all
                     return
-                request.headers = _with(plain, shown)
+                request.headers = _with(plain, credentials)
                 response = yield request
 
-    async def _has_others(self, shown: PeerCredentials, response: httpx2.Response) -> bool:
-        """Whether the source may have other credentials than `shown`, which the response refuses."""
+    async def _has_others(self, credentials: PeerCredentials, response: httpx2.Response) -> bool:
+        """Whether the source may have other credentials than `credentials`, which the response refuses."""
         if not isinstance(self._source, RenewableCredentials):
             return False
         if response.status_code == 401:
-            self._source.refused(shown)
+            self._source.refused(credentials)
             return True
         lacked = lacked_scopes(response)
-        return bool(lacked) and await self._source.widened(shown, lacked)
+        return bool(lacked) and await self._source.widened(credentials, lacked)
 
 
 _REGISTERED: Final = {
@@ -465,7 +465,7 @@ def lacked_scopes(response: httpx2.Response) -> Sequence[str]:
     return [scope for scope in scopes if _SCOPE.fullmatch(scope)][:_LACKED_MOST]
 
 
-def _with(headers: httpx2.Headers, shown: PeerCredentials) -> httpx2.Headers:
+def _with(headers: httpx2.Headers, credentials: PeerCredentials) -> httpx2.Headers:
     """The headers with the credentials added. Headers that the protocol set stay as they are."""
     library: list[HeaderLine] = []
     protocol: list[HeaderLine] = []
@@ -475,9 +475,9 @@ def _with(headers: httpx2.Headers, shown: PeerCredentials) -> httpx2.Headers:
         if name not in _OF_THE_LIBRARY and (name, line[1]) != _ANY_ANSWER:
             protocol.append(line)
             needed.add(name)
-        elif name not in shown.names:
+        elif name not in credentials.names:
             library.append(line)
-    added = [line for line in shown.lines if line[0].lower() not in needed]
+    added = [line for line in credentials.lines if line[0].lower() not in needed]
     return httpx2.Headers([*library, *added, *protocol])
 
 

@@ -111,8 +111,8 @@ def _inside(address: ipaddress.IPv6Address) -> Iterator[ipaddress.IPv4Address]:
 
 async def addresses_of(host: str, port: int) -> Sequence[str]:
     """The addresses of a name, as the system resolves it."""
-    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [*dict.fromkeys(str(entry[4][0]) for entry in found)]
+    entries = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [*dict.fromkeys(str(entry[4][0]) for entry in entries)]
 
 
 def refusing_private(words: str) -> AddressJudge:
@@ -171,6 +171,6 @@ class AddressGuard:
             OSError: the name has no address.
             UnicodeError: the text cannot be a name.
         """
-        found = await self.resolve(host, port)
-        self.judge(found)
-        return found
+        addresses = await self.resolve(host, port)
+        self.judge(addresses)
+        return addresses

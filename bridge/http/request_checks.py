@@ -157,10 +157,10 @@ class TrustedProxies:
         for hop in reversed(hops[-_HOPS_MOST:]):
             if not self._are_at(address):
                 break
-            found = _address_in(hop)
-            if found is None:
+            hop_address = _address_in(hop)
+            if hop_address is None:
                 break
-            address = found
+            address = hop_address
         return address
 
     def _are_at(self, client: str) -> bool:
@@ -192,10 +192,10 @@ def network_of(text: str) -> IpNetwork:
     Raises:
         ValueError: the text is neither a network nor an address.
     """
-    found = ipaddress.ip_network(text, strict=False)
-    inner = getattr(found.network_address, "ipv4_mapped", None)
-    bits = found.prefixlen - _IPV4_STARTS_AT
-    return found if inner is None or bits < 0 else ipaddress.ip_network((inner, bits), strict=False)
+    network = ipaddress.ip_network(text, strict=False)
+    inner = getattr(network.network_address, "ipv4_mapped", None)
+    bits = network.prefixlen - _IPV4_STARTS_AT
+    return network if inner is None or bits < 0 else ipaddress.ip_network((inner, bits), strict=False)
 
 
 NO_PROXIES: Final = TrustedProxies()
@@ -261,8 +261,8 @@ def etags_in(headers: Mapping[str, str]) -> set[str]:
 
 def host_name(host: str) -> str:
     """The name in a Host header, without its port, in lower case; "" if the header is malformed."""
-    found = _HOST.fullmatch(host.strip().lower())
-    return (found["address"] or found["name"].rstrip(".")) if found else ""
+    match = _HOST.fullmatch(host.strip().lower())
+    return (match["address"] or match["name"].rstrip(".")) if match else ""
 
 
 def is_ip_address(name: str) -> bool:
@@ -277,13 +277,13 @@ def is_ip_address(name: str) -> bool:
 def site_of(address: str) -> str:
     """The site of an address: an IPv4 address itself, or the /64 network of an IPv6 address."""
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
+        ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:  # a socket without an address
         return address
-    found = getattr(found, "ipv4_mapped", None) or found
-    if isinstance(found, ipaddress.IPv6Address):
-        return str(ipaddress.ip_network((found, _SITE_BITS), strict=False))
-    return str(found)
+    ip = getattr(ip, "ipv4_mapped", None) or ip
+    if isinstance(ip, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((ip, _SITE_BITS), strict=False))
+    return str(ip)
 
 
 def is_loopback(host: str) -> bool:

@@ -258,18 +258,18 @@ class ShownCertificate(ssl.SSLObject):
             raise UnreadableCertificateError(ssl.SSL_ERROR_SSL, f"unreadable certificate: {exc}") from exc
 
 
-def identities_in(shown: bytes | None) -> tuple[str, ...]:
+def identities_in(der: bytes | None) -> tuple[str, ...]:
     """The identities in a client certificate in DER: its subject in the format of RFC 4514, and its alternative names.
     Empty if the client sent no certificate.
 
     Raises:
         ValueError, x509.UnsupportedGeneralNameType, x509.DuplicateExtension: a part of the certificate is unreadable.
     """
-    if shown is None:
+    if der is None:
         return ()
     from cryptography import x509  # slow to import, and most bridges request no client certificates
 
-    certificate = x509.load_der_x509_certificate(shown)
+    certificate = x509.load_der_x509_certificate(der)
     subject = certificate.subject.rfc4514_string()
     try:
         others = [*certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value]

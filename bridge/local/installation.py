@@ -48,12 +48,12 @@ class Installation:
             return f"uvx --from {self._requirement({extra})} mcp-a2a"
         if (self.prefix / _UV_RECEIPT).is_file():
             return f"uv tool install {self._requirement({extra, *self._uv_extras()})}"
-        kept = f"'{_PACKAGE}[{extra}]'"
+        requirement = f"'{_PACKAGE}[{extra}]'"
         if (self.prefix / _PIPX_RECEIPT).is_file():
-            return f"pipx runpip {shell_word(self.prefix.name)} install {kept}"
+            return f"pipx runpip {shell_word(self.prefix.name)} install {requirement}"
         if self.has_pip:
-            return f"pip install {kept}"
-        return f"uv pip install --python {shell_word(str(self.executable))} {kept}"
+            return f"pip install {requirement}"
+        return f"uv pip install --python {shell_word(str(self.executable))} {requirement}"
 
     def _requirement(self, extras: set[str]) -> str:
         source = "" if self.source is None else f" @ {self.source}"
@@ -64,7 +64,10 @@ class Installation:
         receipt = tomllib.loads((self.prefix / _UV_RECEIPT).read_text(encoding="utf-8"))
         requirements: list[dict[str, Any]] = receipt.get("tool", {}).get("requirements", [])
         return [
-            extra for one in requirements if one.get("name") == _PACKAGE for extra in one.get("extras", [])
+            extra
+            for entry in requirements
+            if entry.get("name") == _PACKAGE
+            for extra in entry.get("extras", [])
         ]
 
 

@@ -90,13 +90,13 @@ class PassedHeaders:
         Raises:
             NotPassedError: no replica made the header for this request, or it is too old or was used before.
         """
-        found = _HEADER.fullmatch(header)
-        if found is None:
+        fields = _HEADER.fullmatch(header)
+        if fields is None:
             raise NotPassedError("it is malformed")
-        epoch, at_ms, nonce = int(found["epoch"]), int(found["at"]), found["nonce"]
-        digest = bytes.fromhex(found["body"])
+        epoch, at_ms, nonce = int(fields["epoch"]), int(fields["at"]), fields["nonce"]
+        digest = bytes.fromhex(fields["body"])
         statement = _statement(epoch, at_ms, nonce, digest, request)
-        if not self._proofs.holds(bytes.fromhex(found["proof"]), ProofPurpose.HOP, *statement):
+        if not self._proofs.holds(bytes.fromhex(fields["proof"]), ProofPurpose.HOP, *statement):
             raise NotPassedError("it was not made with our keys for this request")
         now_ms = round(now_seconds * 1000)
         if abs(now_ms - at_ms) > VALID_SECONDS * 1000:
@@ -119,5 +119,5 @@ def _statement(
     epoch: int, at_ms: int, nonce: str, digest: bytes, request: PassedRequest
 ) -> tuple[bytes, ...]:
     parts = (str(epoch), str(at_ms), nonce, request.verb, request.path, request.session)
-    shown = (request.shown.encode(),) if request.shown else ()
-    return (*(part.encode() for part in parts), digest, *shown)
+    display = (request.shown.encode(),) if request.shown else ()
+    return (*(part.encode() for part in parts), digest, *display)

@@ -81,8 +81,8 @@ class CallLog:
         self._waiting: list[_CallLine] = []
         self._timer: asyncio.TimerHandle | None = None
         # Looking up the thread and the process takes longer than the rest of a record, so it is done once.
-        given = {"name": logger.name, "levelno": logging.INFO, "levelname": "INFO"}
-        self._known = dict(vars(logging.makeLogRecord(given)))
+        fields = {"name": logger.name, "levelno": logging.INFO, "levelname": "INFO"}
+        self._known = dict(vars(logging.makeLogRecord(fields)))
 
     def began(self, hop: Hop) -> None:
         """See `HopListener`."""

@@ -183,7 +183,10 @@ class HopMetrics:
         }
         self._seen.clear()
         return {
-            name: [HistogramReading(labels, tuple(one.counts), one.sum) for labels, one in series.items()]
+            name: [
+                HistogramReading(labels, tuple(histogram.counts), histogram.sum)
+                for labels, histogram in series.items()
+            ]
             for name, series in self._series.items()
         }
 
@@ -207,16 +210,19 @@ def families_of(readings: Mapping[str, Sequence[HistogramReading]]) -> list[Metr
     """The readings as metric families."""
     return [
         MetricFamily(
-            name, _WORDS[name], "histogram", tuple(one for series in read for one in _samples(name, series))
+            name,
+            _WORDS[name],
+            "histogram",
+            tuple(sample for series in read for sample in _samples(name, series)),
         )
         for name, read in readings.items()
     ]
 
 
-def _samples(name: str, one: HistogramReading) -> list[MetricSample]:
+def _samples(name: str, histogram: HistogramReading) -> list[MetricSample]:
     buckets = [
-        MetricSample(f"{name}_bucket", (*one.labels, ("le", le)), float(count))
-        for le, count in zip(_LE, accumulate(one.counts), strict=True)
+        MetricSample(f"{name}_bucket", (*histogram.labels, ("le", le)), float(count))
+        for le, count in zip(_LE, accumulate(histogram.counts), strict=True)
     ]
-    count = MetricSample(f"{name}_count", one.labels, float(sum(one.counts)))
-    return [*buckets, MetricSample(f"{name}_sum", one.labels, one.sum), count]
+    count = MetricSample(f"{name}_count", histogram.labels, float(sum(histogram.counts)))
+    return [*buckets, MetricSample(f"{name}_sum", histogram.labels, histogram.sum), count]

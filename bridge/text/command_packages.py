@@ -137,8 +137,8 @@ def package_of(command: Sequence[str]) -> Package | None:
         return package_of(words)
     if program == "cmd":
         return package_of(words[1:]) if words[:1] in (["/c"], ["/C"]) else None
-    if program == "uv" and (found := _read(_UV_RUN, words)) is not None:
-        words = found[1]  # options may also stand before `run`
+    if program == "uv" and (run := _read(_UV_RUN, words)) is not None:
+        words = run[1]  # options may also stand before `run`
     for named, runner in _RUNNERS.items():
         if (program, *words[: len(named) - 1]) == named:
             return _run_by(runner, words[len(named) - 1 :])
@@ -161,10 +161,10 @@ def _program(word: str) -> str:
 
 
 def _run_by(runner: _Runner, words: Sequence[str]) -> Package | None:
-    found = _read(runner, words)
-    if found is None:
+    read = _read(runner, words)
+    if read is None:
         return None
-    named, rest = found
+    named, rest = read
     if runner.kind is None:
         return package_of(rest)
     if not rest:
@@ -218,5 +218,5 @@ def _module(words: Sequence[str]) -> Package | None:
 def _holding(path: str) -> Package | None:
     """The npm package whose folder holds a path."""
     plain = posixpath.normpath(path.replace("\\", "/"))
-    found = _IN_PACKAGE.fullmatch(plain)
-    return None if found is None else Package("npm", found["name"])
+    match = _IN_PACKAGE.fullmatch(plain)
+    return None if match is None else Package("npm", match["name"])
