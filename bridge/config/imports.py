@@ -60,7 +60,7 @@ class Imports:
 
     def left_out(self) -> dict[str, LeftOut]:
         """The valid entries that the bridge does not support, by name."""
-        return {name: one for _, file in self.files() for name, one in file.left_out.items()}
+        return {name: agent for _, file in self.files() for name, agent in file.left_out.items()}
 
     def sources(self) -> Iterator[tuple[KeyPath, ValueSource]]:
         """Yield each value of each usable entry with its file and line."""
@@ -91,11 +91,11 @@ class Imports:
         for face, named in made:
             if named and left_out.keys() >= set(named.values()):
                 (name, *_) = named.values()
-                one, message = (
+                fault, message = (
                     left_out[name].left_out[name],
                     f"[{face}] has only agents that the bridge does not support",
                 )
-                yield left_out[name].document.diagnostic(ConfigFault(one.path, f"{message}: {one.words}"))
+                yield left_out[name].document.diagnostic(ConfigFault(fault.path, f"{message}: {fault.words}"))
 
 
 def read_imports(document: Document | OptionDocument, reading: ReadingContext) -> Imports:

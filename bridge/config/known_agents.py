@@ -109,11 +109,11 @@ def _agent(
     auth = entry.get("auth")
     if isinstance(auth, str):  # only the type
         entry = {**entry, "auth": {"type": auth}}
-    given = entry["auth"] if isinstance(entry.get("auth"), dict) else {}
-    scheme = str(given.get("type") or "").lower()
+    auth_table = entry["auth"] if isinstance(entry.get("auth"), dict) else {}
+    scheme = str(auth_table.get("type") or "").lower()
     if scheme.startswith("oauth"):
         return None, [], _NO_OAUTH
-    if faults := [*_structure_faults(entry, given, scheme)]:
+    if faults := [*_structure_faults(entry, auth_table, scheme)]:
         return None, faults, ""
     try:
         agent = KnownAgent.model_validate(entry, context=reading)

@@ -129,7 +129,9 @@ class LoadedConfig:
             self,
             config=self.config.model_copy(update={"bridge": bridge}),
             profiles=profiles,
-            sources=self.sources.with_changes({("bridge", key): one.source for key, one in changes.items()}),
+            sources=self.sources.with_changes(
+                {("bridge", key): change.source for key, change in changes.items()}
+            ),
         )
 
 
@@ -219,13 +221,13 @@ def _loaded(
     servers: Collection[str] = (),
 ) -> LoadedConfig:
     imports = read_imports(document, reading)
-    found = _LoadFindings(document, imports.faults, imports.elsewhere)
-    profiles = _profiles(found)
-    config = _config(reading, found)
-    found.faults += rule_faults(document.data, _names(imports, servers), frozenset(servers))
-    found.elsewhere += [*imports.wanted_and_refused(document.data), *imports.emptied(document.data)]
-    found.faults += _shared_tokens(document.data, reading)
-    document.refuse(without_guesses(found.faults), found.elsewhere)
+    findings = _LoadFindings(document, imports.faults, imports.elsewhere)
+    profiles = _profiles(findings)
+    config = _config(reading, findings)
+    findings.faults += rule_faults(document.data, _names(imports, servers), frozenset(servers))
+    findings.elsewhere += [*imports.wanted_and_refused(document.data), *imports.emptied(document.data)]
+    findings.faults += _shared_tokens(document.data, reading)
+    document.refuse(without_guesses(findings.faults), findings.elsewhere)
     assert config is not None, "what is wrong with it has been raised"
     config = _with_imports(config, imports, servers)
     return LoadedConfig(
@@ -275,13 +277,13 @@ def _bridge_with(
     bridge: BridgeTable, changes: Mapping[str, SettingOverride], here: ReadingContext
 ) -> BridgeTable:
     values = {name: getattr(bridge, name) for name in BridgeTable.model_fields}
-    given = {key: one.value for key, one in changes.items()}
-    if "mapping" in given:
-        given["mapping"] = absolute_name(str(given["mapping"]), here.folder)
+    changed = {key: change.value for key, change in changes.items()}
+    if "mapping" in changed:
+        changed["mapping"] = absolute_name(str(changed["mapping"]), here.folder)
     try:
-        table = BridgeTable.model_validate({**values, **given}, context=here)
+        table = BridgeTable.model_validate({**values, **changed}, context=here)
     except ValidationError as exc:
-        (first, *_) = validation_faults_of(exc, config_schema(), {"bridge": given}, under=("bridge",))
+        (first, *_) = validation_faults_of(exc, config_schema(), {"bridge": changed}, under=("bridge",))
         raise UsageError(told_of_option(first, changes[str(first.path[1])].by)) from exc
     if "replica_url" in changes and not is_shared_store(table.store):
         raise UsageError(f"{changes['replica_url'].by} is for a `store` in PostgreSQL")
@@ -298,29 +300,29 @@ class _LoadFindings:
     """Faults in other files."""
 
 
-def _config(reading: ReadingContext, found: _LoadFindings) -> Config | None:
-    data = found.document.data
+def _config(reading: ReadingContext, findings: _LoadFindings) -> Config | None:
+    data = findings.document.data
     try:
         return Config.model_validate(data, context=reading)
     except ValidationError as exc:
-        found.faults += validation_faults_of(exc, config_schema(), data)
+        findings.faults += validation_faults_of(exc, config_schema(), data)
         return None
 
 
-def _profiles(found: _LoadFindings) -> dict[str, ResolvedProfile]:
+def _profiles(findings: _LoadFindings) -> dict[str, ResolvedProfile]:
     """The profiles that the file names, by name."""
     profiles: dict[str, ResolvedProfile] = {}
     broken: set[str] = set()
-    for where, name in [((), DEFAULT_PROFILE_NAME), *_mappings(found.document.data)]:
+    for where, name in [((), DEFAULT_PROFILE_NAME), *_mappings(findings.document.data)]:
         if name in profiles or name in broken:
             continue
         try:
-            profiles[name] = resolve_profile(name, found.document.folder)
+            profiles[name] = resolve_profile(name, findings.document.folder)
         except NoProfileError as exc:
-            found.faults.append(ConfigFault(where, exc.message, exc.hint))
+            findings.faults.append(ConfigFault(where, exc.message, exc.hint))
         except ConfigError as exc:
             broken.add(name)
-            found.elsewhere += exc.diagnostics
+            findings.elsewhere += exc.diagnostics
     return profiles
 
 
@@ -338,8 +340,8 @@ def _shared_tokens(data: Mapping[str, Any], reading: ReadingContext) -> Iterator
         own: set[str] = set()
         for key in ("bearer", "tokens", "api_key"):
             try:
-                given = {key: table[key]} if key in table else {}
-                read = PrincipalTable.model_validate(given, context=reading)
+                secret_alone = {key: table[key]} if key in table else {}
+                read = PrincipalTable.model_validate(secret_alone, context=reading)
             except ValidationError:  # the models report it
                 continue
             for token in (read.bearer, read.api_key, *read.tokens):

@@ -108,37 +108,37 @@ def _server(
         table["url"] = filled[url]
         if "sse" in (filled.get("type"), filled.get("transport")):
             table["transport"] = "sse"
-    shown = _shown(entry, table, url)
+    display = _shown(entry, table, url)
     try:
-        return ToolServerTable.model_validate(table, context=reading).shown_as(shown), []
+        return ToolServerTable.model_validate(table, context=reading).shown_as(display), []
     except ValidationError as exc:
         schema = tidied(ToolServerTable.model_json_schema())
         moved = [
             replace(fault, path=_path_in(fault.path, url))
             for fault in validation_faults_of(exc, schema, table)
         ]
-        return None, [_without_cwd(fault, table, shown, reading) for fault in moved]
+        return None, [_without_cwd(fault, table, display, reading) for fault in moved]
 
 
 def _shown(entry: Mapping[str, Any], table: Mapping[str, Any], url: str | None) -> dict[str, Any]:
     """The texts to show in place of a table's values: the texts of the entry, without possible secrets."""
-    shown: dict[str, Any] = {}
+    display: dict[str, Any] = {}
     if "command" in table:
         words = [str(word) for word in (entry["command"], *entry.get("args", []))]
-        shown["command"] = [
+        display["command"] = [
             shown_url(_named(word) if _is_referred(word) else masked)
             for word, masked in zip(words, shown_words([*map(_named, words)]), strict=True)
         ]
     if "url" in table:
-        shown["url"] = shown_url(_named(entry[url or "url"]))
+        display["url"] = shown_url(_named(entry[url or "url"]))
     if "cwd" in table:
-        shown["cwd"] = _named(entry["cwd"])
-    return {key: text for key, text in shown.items() if text != table[key]}
+        display["cwd"] = _named(entry["cwd"])
+    return {key: text for key, text in display.items() if text != table[key]}
 
 
 def _named(written: Any) -> str:
     """A text with its variables reduced to their names, because a default may be a secret."""
-    return _VARIABLE.sub(lambda found: f"${{{found['name']}}}", str(written))
+    return _VARIABLE.sub(lambda match: f"${{{match['name']}}}", str(written))
 
 
 def _is_referred(word: str) -> bool:
@@ -148,12 +148,12 @@ def _is_referred(word: str) -> bool:
 
 
 def _without_cwd(
-    fault: ConfigFault, table: Mapping[str, Any], shown: Mapping[str, Any], reading: ReadingContext
+    fault: ConfigFault, table: Mapping[str, Any], display: Mapping[str, Any], reading: ReadingContext
 ) -> ConfigFault:
     """The fault, with a message that shows the variables of a folder, not their values."""
-    if fault.path != ("cwd",) or "cwd" not in shown:
+    if fault.path != ("cwd",) or "cwd" not in display:
         return fault
-    return replace(fault, message=fault.message.replace(str(reading.path(str(table["cwd"]))), shown["cwd"]))
+    return replace(fault, message=fault.message.replace(str(reading.path(str(table["cwd"]))), display["cwd"]))
 
 
 def _structure_faults(name: str, entry: Mapping[str, Any]) -> Iterator[ConfigFault]:
@@ -176,19 +176,24 @@ def _filled(value: Any, path: KeyPath, environment: Mapping[str, str], faults: l
         return [_filled(inner, (*path, index), environment, faults) for index, inner in enumerate(value)]
     if not isinstance(value, str):
         return value
-    for found in _ANY_VARIABLE.finditer(value):
-        known = _VARIABLE.fullmatch(found[0])
+    for variable in _ANY_VARIABLE.finditer(value):
+        known = _VARIABLE.fullmatch(variable[0])
         if known is None:
-            faults.append(ConfigFault(path, f"{found[0]} can be filled in only by the host", _IN_ENVIRONMENT))
+            faults.append(
+                ConfigFault(path, f"{variable[0]} can be filled in only by the host", _IN_ENVIRONMENT)
+            )
         elif known["name"] not in environment and known["default"] is None:
-            faults.append(ConfigFault(path, f"{found[0]} is not set in the environment"))
-    return _VARIABLE.sub(lambda found: environment.get(found["name"], found["default"] or ""), value)
+            faults.append(ConfigFault(path, f"{variable[0]} is not set in the environment"))
+    return _VARIABLE.sub(lambda match: environment.get(match["name"], match["default"] or ""), value)
 
 
 def _as_secrets(settings: Any, place: str) -> Any:
     if not isinstance(settings, dict):
         return settings
-    return {name: Secret(one, place) if isinstance(one, str) else one for name, one in settings.items()}
+    return {
+        name: Secret(setting, place) if isinstance(setting, str) else setting
+        for name, setting in settings.items()
+    }
 
 
 def _path_in(path: KeyPath, url: str | None) -> KeyPath:
@@ -256,4 +261,4 @@ def _may_be_secret(path: KeyPath) -> bool:
 
 def _hidden(text: str) -> str:
     """A text that could not be parsed, with the contents of its quotes masked, except for keys."""
-    return _TEXT.sub(lambda found: found[0] if found["key"] else _IN_A_TEXT.sub("*", found[0]), text)
+    return _TEXT.sub(lambda match: match[0] if match["key"] else _IN_A_TEXT.sub("*", match[0]), text)

@@ -235,7 +235,7 @@ def _package_obstacle(package: _EntryPackage) -> str:
     if package.runtime_arguments and package.runtime_hint not in ("", runner.program):
         return f"its arguments are for {package.runtime_hint}, and the bridge starts it with {runner.program}"
     arguments = (*package.runtime_arguments, *package.package_arguments)
-    if secret := next((one.key for one in arguments if _is_secret(one)), None):
+    if secret := next((argument.key for argument in arguments if _is_secret(argument)), None):
         return f"its argument {secret} is a secret, and others on the machine can read arguments"
     return ""
 
@@ -250,13 +250,13 @@ def _remote_obstacle(remote: _EntryTransport) -> str:
         return "the bridge speaks streamable-http and sse"
     if not remote.url.startswith(("https://", "http://")):
         return "its URL does not begin with https://"
-    if any(_is_secret(one) for one in remote.variables.values()):
+    if any(_is_secret(variable) for variable in remote.variables.values()):
         return "its URL has a secret"
     return ""
 
 
-def _is_secret(given: _Input) -> bool:
-    return given.is_secret or any(one.is_secret for one in given.variables.values())
+def _is_secret(value_input: _Input) -> bool:
+    return value_input.is_secret or any(variable.is_secret for variable in value_input.variables.values())
 
 
 # What is written
@@ -302,8 +302,8 @@ def _remote_proposal(remote: _EntryTransport, ask: Ask) -> Proposal:
     plain, secrets = _settings(remote.headers, ask, _is_header_name, is_secret_header)
     variables = {name: _variable_of(name) for name in secrets}
     headers: dict[str, Any] = dict(plain)
-    for name, given in secrets.items():
-        if name.lower() == "authorization" and (given.value or "").startswith("Bearer {"):
+    for name, header in secrets.items():
+        if name.lower() == "authorization" and (header.value or "").startswith("Bearer {"):
             keys["auth"] = {"bearer": {"env": variables[name]}}
         else:
             headers[name] = {"env": variables[name]}
@@ -330,46 +330,54 @@ def _settings(
     """The plain values of variables or headers, by name, and the inputs that are secrets."""
     plain: dict[str, str] = {}
     secrets: dict[str, _Input] = {}
-    for given in inputs:
-        if not is_name(given.name):
-            raise UsageError(f"the entry has a variable or header with the name {echoed(given.name)!r}")
-        if _is_secret(given) or names_secret(given.name):
-            secrets[given.name] = given
-        elif values := _values(given, ask):
-            plain[given.name] = values[0]
+    for setting in inputs:
+        if not is_name(setting.name):
+            raise UsageError(f"the entry has a variable or header with the name {echoed(setting.name)!r}")
+        if _is_secret(setting) or names_secret(setting.name):
+            secrets[setting.name] = setting
+        elif values := _values(setting, ask):
+            plain[setting.name] = values[0]
     return plain, secrets
 
 
 def _words(arguments: Iterable[_Input], ask: Ask) -> Iterator[str]:
     """The words of arguments on a command line."""
-    for given in arguments:
-        is_flag = given.type == "named" and given.format == "boolean"
-        for value in _values(given, ask):
-            if given.type == "named":
-                yield given.name
+    for argument in arguments:
+        is_flag = argument.type == "named" and argument.format == "boolean"
+        for value in _values(argument, ask):
+            if argument.type == "named":
+                yield argument.name
             if not is_flag:
                 yield value
 
 
-def _values(given: _Input, ask: Ask) -> Sequence[str]:
-    if given.value is not None:
-        return [_filled(given.value, given.variables, ask)]
-    question = EntryQuestion(given.key, given.description, given.default, given.choices, given.is_required)
+def _values(value_input: _Input, ask: Ask) -> Sequence[str]:
+    if value_input.value is not None:
+        return [_filled(value_input.value, value_input.variables, ask)]
+    question = EntryQuestion(
+        value_input.key,
+        value_input.description,
+        value_input.default,
+        value_input.choices,
+        value_input.is_required,
+    )
     values = ask(question)
-    if given.choices and (foreign := [value for value in values if value not in given.choices]):
-        raise UsageError(f"{given.key} is one of {', '.join(given.choices)}, not {foreign[0]}")
-    if given.is_required and not values:
-        raise UsageError(f"{given.key} needs a value: {given.description or 'the entry requires it'}")
-    is_false = given.format == "boolean" and given.type == "named"
+    if value_input.choices and (foreign := [value for value in values if value not in value_input.choices]):
+        raise UsageError(f"{value_input.key} is one of {', '.join(value_input.choices)}, not {foreign[0]}")
+    if value_input.is_required and not values:
+        raise UsageError(
+            f"{value_input.key} needs a value: {value_input.description or 'the entry requires it'}"
+        )
+    is_false = value_input.format == "boolean" and value_input.type == "named"
     return [value for value in values if not (is_false and value == "false")]
 
 
 def _filled(template: str, variables: Mapping[str, _Input], ask: Ask) -> str:
     """A template with the values of its variables. A name in braces that is no variable stays as it is."""
 
-    def value_of(found: re.Match[str]) -> str:
-        if (given := variables.get(found[1])) is None:
-            return found[0]
-        return "".join(_values(given.model_copy(update={"name": found[1]}), ask)[:1])
+    def value_of(reference: re.Match[str]) -> str:
+        if (variable := variables.get(reference[1])) is None:
+            return reference[0]
+        return "".join(_values(variable.model_copy(update={"name": reference[1]}), ask)[:1])
 
     return re.sub(r"\{([\w.-]+)\}", value_of, template)

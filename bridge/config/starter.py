@@ -87,7 +87,7 @@ class Starter:
         return "".join((*self._servers(), *self._faces()[:1]))
 
     def _servers(self) -> Sequence[str]:
-        tables = [self._server(name, one) for name, one in self.servers.items()]
+        tables = [self._server(name, server) for name, server in self.servers.items()]
         return tables or [_EXAMPLE_SERVER]
 
     def _server(self, name: str, place: str | Sequence[str] | Mapping[str, Any]) -> str:
@@ -99,7 +99,7 @@ class Starter:
         return _table(words, "tool_servers", name, **keys) + line
 
     def _agents(self) -> Sequence[str]:
-        tables = [_table(_AGENT, "agents", name, card=one) for name, one in self.agents.items()]
+        tables = [_table(_AGENT, "agents", name, card=url) for name, url in self.agents.items()]
         return tables or [_EXAMPLE_AGENT]
 
     def _faces(self) -> Sequence[str]:

@@ -100,8 +100,10 @@ def _of_file(loaded: LoadedConfig) -> Iterator[ShownValue]:
 def _shown_parts(table: BaseModel, key: str, value: Any) -> Iterator[tuple[KeyPath, Any, bool]]:
     """Yield the shown parts of a key's value: the path of each part, the part, and whether it is the whole value."""
     if key in _SETTINGS:
-        masked = {name: shown for name, one in value.items() if (shown := _masked(name, one)) is not None}
-        value = {name: one for name, one in value.items() if name not in masked}
+        masked = {
+            name: display for name, member in value.items() if (display := _masked(name, member)) is not None
+        }
+        value = {name: member for name, member in value.items() if name not in masked}
         yield from (((key, _key(name)), masked[name], False) for name in sorted(masked))
     if value in (None, (), {}) and value == _default(table, key):
         return
@@ -109,7 +111,9 @@ def _shown_parts(table: BaseModel, key: str, value: Any) -> Iterator[tuple[KeyPa
     if isinstance(table, ToolServerTable):
         value = table.shown(key) or value
     value = _with_shown_addresses(key, value)
-    has_hash = any(isinstance(one, TokenHash) for one in (value if isinstance(value, tuple) else (value,)))
+    has_hash = any(
+        isinstance(member, TokenHash) for member in (value if isinstance(value, tuple) else (value,))
+    )
     yield (key,), value, value == whole and not has_hash
 
 
@@ -155,16 +159,16 @@ def _masked(name: str, value: Any) -> str | None:
         return None if value.reference.partition(":")[0] in _REFERENCES else HIDDEN
     if is_secret_header(name) or is_secret_name(name):
         return HIDDEN
-    shown = shown_url(value)
-    return None if shown == value else shown
+    display = shown_url(value)
+    return None if display == value else display
 
 
 def _with_shown_addresses(key: str, value: Any) -> Any:
     """A value whose URLs, including the URLs in nested tables, have no user and no query."""
     if isinstance(value, BaseModel):
         inner = {name: getattr(value, name) for name in type(value).model_fields}
-        shown = {name: _with_shown_addresses(name, one) for name, one in inner.items()}
-        changed = {name: one for name, one in shown.items() if one != inner[name]}
+        displayed = {name: _with_shown_addresses(name, member) for name, member in inner.items()}
+        changed = {name: member for name, member in displayed.items() if member != inner[name]}
         return value.model_copy(update=changed) if changed else value
     return shown_url(value) if key in _ADDRESSES and isinstance(value, str) else value
 
@@ -229,7 +233,7 @@ def toml_of(data: Mapping[str, Any]) -> str:
         key, named = _key(str(section)), value if isinstance(value, Mapping) else {}
         if section in _ONLY_ONE and isinstance(value, Mapping):
             tables += [f"[{key}]", *_lines((section,), named)]
-        elif named and all(isinstance(one, Mapping) for one in named.values()):
+        elif named and all(isinstance(table, Mapping) for table in named.values()):
             for name, inner in named.items():
                 tables += [f"[{key}.{_key(str(name))}]", *_lines((section, str(name)), inner)]
         else:
@@ -238,7 +242,9 @@ def toml_of(data: Mapping[str, Any]) -> str:
 
 
 def _lines(path: KeyPath, table: Mapping[str, Any]) -> list[str]:
-    return [f"{_key(str(key))} = {toml_value(_plain((*path, str(key)), one))}" for key, one in table.items()]
+    return [
+        f"{_key(str(key))} = {toml_value(_plain((*path, str(key)), value))}" for key, value in table.items()
+    ]
 
 
 def _plain(path: KeyPath, value: Any) -> Any:
@@ -247,9 +253,9 @@ def _plain(path: KeyPath, value: Any) -> Any:
         case None:
             raise UsageError(f"{spelled(path)} is None, which TOML does not have: leave the key out")
         case Mapping():
-            return {str(key): _plain((*path, str(key)), one) for key, one in value.items()}
+            return {str(key): _plain((*path, str(key)), inner) for key, inner in value.items()}
         case list() | tuple():
-            return [_plain((*path, index), one) for index, one in enumerate(value)]
+            return [_plain((*path, index), inner) for index, inner in enumerate(value)]
         case bool() | int() | float() | str() | Path():
             return value
     raise UsageError(

@@ -44,8 +44,8 @@ def _issuer_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
         if isinstance(url := table.get("issuer"), str) and (other := known.setdefault(url, name)) != name:
             yield ConfigFault((*here, "issuer"), f"[issuers.{other}] has the same `issuer`")
         audience = table.get("audience", {})
-        given = audience if isinstance(audience, dict) else {}
-        for face in given:
+        audiences = audience if isinstance(audience, dict) else {}
+        for face in audiences:
             if face not in faces and not (has_console and face == _CONSOLE):
                 message = f"there is no endpoint `{face}`"
                 yield ConfigFault((*here, "audience", face), message, meant(face, sorted(faces)), on_key=True)
@@ -56,7 +56,7 @@ def _issuer_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
                 hint = "rename one of them, or write `public_url` instead of `audience`"
                 yield ConfigFault((*here, "audience", face), message, hint, on_key=True)
         signs_in = [_CONSOLE] if has_console and "login" in table else []
-        missing = [face for face in dict.fromkeys([*faces, *signs_in]) if face not in given]
+        missing = [face for face in dict.fromkeys([*faces, *signs_in]) if face not in audiences]
         if missing and not has_url:
             message = f"tokens for {listed((f'`{face}`' for face in missing), 'and')} have no audience"
             hint = f"write `public_url` in [bridge], or audience.{missing[0]} = [...] in {title(here)}"
@@ -68,14 +68,14 @@ def _introspection_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
     known."""
     first = ""
     for (_, name), table in tables_at(data, ("issuers", "*")):
-        asked, here = table.get("introspection"), ("issuers", name, "introspection")
-        if not isinstance(asked, dict):
+        introspection, here = table.get("introspection"), ("issuers", name, "introspection")
+        if not isinstance(introspection, dict):
             continue
         if first:
             message = f"[issuers.{first}] has `introspection`, too, and each issuer would get the tokens of the other"
             yield ConfigFault(here, message, "keep it for the issuer with opaque tokens", on_key=True)
         first = first or str(name)
-        if "jwks_url" in table and "url" not in asked:
+        if "jwks_url" in table and "url" not in introspection:
             message = f"{title(here[:2])} has a `jwks_url`, so no metadata names the introspection endpoint"
             yield ConfigFault(here, message, "write `url` in it", on_key=True)
 
@@ -111,11 +111,11 @@ def _connection_faults(data: Mapping[str, Any]) -> Iterator[ConfigFault]:
         hint = 'write `client_certificate = "optional"` in `tls`'
         yield ConfigFault(("bridge", "replica_url"), message, hint, on_key=True)
     for name, table in table_in(data, "principals").items():
-        given = table if isinstance(table, dict) else {}
-        if "certificate" in given and not has_ca:
+        connection = table if isinstance(table, dict) else {}
+        if "certificate" in connection and not has_ca:
             message = "no client is asked for a certificate: `tls` of [bridge] has no `client_ca`"
             yield ConfigFault(("principals", name, "certificate"), message, on_key=True)
-        if "forwarded" in given and "principal_header" not in bridge:
+        if "forwarded" in connection and "principal_header" not in bridge:
             message = "no proxy says who calls: [bridge] has no `principal_header`"
             yield ConfigFault(("principals", name, "forwarded"), message, on_key=True)
     if "principal_header" in bridge and "trusted_proxies" not in bridge:
@@ -166,14 +166,14 @@ def _each_login_faults(
         yield ConfigFault(here, message, "write [principals.NAME], and no `allow_unauthenticated`")
     unproved = [
         f"principals.{name}"
-        for name, one in table_in(data, "principals").items()
-        if isinstance(one, dict) and not one.keys() & {"bearer", "tokens", "api_key"}
+        for name, table_of_one in table_in(data, "principals").items()
+        if isinstance(table_of_one, dict) and not table_of_one.keys() & {"bearer", "tokens", "api_key"}
     ]
     if unproved:
         message = f"nobody can log in with a browser as {listed(unproved, 'or')}"
         yield ConfigFault(here, message, "give principals a `bearer` or an `api_key` to log in with")
-    for name, one in table_in(data, "issuers").items():
-        yield from _unproved_faults(here, str(name), one if isinstance(one, dict) else {})
+    for name, table_of_one in table_in(data, "issuers").items():
+        yield from _unproved_faults(here, str(name), table_of_one if isinstance(table_of_one, dict) else {})
 
 
 def _idle_login_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFault]:

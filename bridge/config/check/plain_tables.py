@@ -17,10 +17,10 @@ MADE_OF: Final = {
 
 def tables_at(data: Mapping[str, Any], pattern: KeyPath) -> Iterator[tuple[KeyPath, dict[str, Any]]]:
     """Yield the tables at a path. `*` stands for any name and any element."""
-    found: list[tuple[KeyPath, Any]] = [((), data)]
+    values: list[tuple[KeyPath, Any]] = [((), data)]
     for step in pattern:
-        found = [((*path, name), inner) for path, value in found for name, inner in _inner(value, step)]
-    yield from ((path, value) for path, value in found if isinstance(value, dict))
+        values = [((*path, name), inner) for path, value in values for name, inner in _inner(value, step)]
+    yield from ((path, value) for path, value in values if isinstance(value, dict))
 
 
 def _inner(value: object, step: str | int) -> Iterable[tuple[str | int, object]]:
@@ -33,5 +33,5 @@ def _inner(value: object, step: str | int) -> Iterable[tuple[str | int, object]]
 
 def table_in(data: Mapping[str, Any], section: str) -> dict[str, Any]:
     """The table of a section; empty if there is none."""
-    found = data.get(section)
-    return found if isinstance(found, dict) else {}
+    table = data.get(section)
+    return table if isinstance(table, dict) else {}

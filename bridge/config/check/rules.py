@@ -334,8 +334,8 @@ def _card_key_faults(bridge: Mapping[str, Any]) -> Iterator[ConfigFault]:
     """Yield a fault for each key in `card_keys` that is also in `keys`, from which the keys for notifications are
     derived."""
     keys, card_keys = bridge.get("keys"), bridge.get("card_keys")
-    for number, one in enumerate(card_keys if isinstance(card_keys, list) else ()):
-        if isinstance(keys, list) and one in keys:
+    for number, key in enumerate(card_keys if isinstance(card_keys, list) else ()):
+        if isinstance(keys, list) and key in keys:
             yield ConfigFault(
                 ("bridge", "card_keys", number),
                 "a key of `keys` seals handles and signs notifications, and cannot sign cards",
@@ -403,7 +403,7 @@ def _source_faults(data: Mapping[str, Any], imported: ImportedNames) -> Iterator
 def sources_of(data: Mapping[str, Any], section: str) -> dict[str, dict[int, str]]:
     """For each table of a section, the names in its `from`, by index."""
     return {
-        name: {index: one for index, one in enumerate(written) if isinstance(one, str) and one}
+        name: {index: source for index, source in enumerate(written) if isinstance(source, str) and source}
         for name, face in table_in(data, section).items()
         if isinstance(face, dict) and isinstance(written := face.get("from"), list)
     }
@@ -466,16 +466,16 @@ def _override_faults(path: KeyPath, face: Mapping[str, Any]) -> Iterator[ConfigF
 def _name_faults(path: KeyPath, overrides: Mapping[str, Any], unique: str) -> Iterator[ConfigFault]:
     taken: dict[str, str] = {}
     for pattern, override in overrides.items():
-        given = override.get(unique) if isinstance(override, dict) else None
-        if not isinstance(given, str):
+        name = override.get(unique) if isinstance(override, dict) else None
+        if not isinstance(name, str):
             continue
         where = (*path, pattern, unique)
         if _GLOB.search(pattern):
             message = f"`{unique}` is unique, but `{pattern}` may match several {path[-1]}"
             yield ConfigFault(where, message, f"write `{unique}` under the exact name of each", on_key=True)
-        elif given in taken:
-            yield ConfigFault(where, f"`{pattern}` and `{taken[given]}` have the same `{unique}`")
-        taken.setdefault(given, pattern)
+        elif name in taken:
+            yield ConfigFault(where, f"`{pattern}` and `{taken[name]}` have the same `{unique}`")
+        taken.setdefault(name, pattern)
 
 
 def _argument_faults(path: KeyPath, override: Mapping[str, Any], defaults: set[str]) -> Iterator[ConfigFault]:

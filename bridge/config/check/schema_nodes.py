@@ -28,14 +28,14 @@ SchemaNode = dict[str, Any]
 
 def node_at(schema: SchemaNode, path: KeyPath) -> SchemaNode:
     """The schema of the value at a path; empty when there is none."""
-    found = _followed(schema, schema)
+    node = _followed(schema, schema)
     for step in path:
         if isinstance(step, int):
-            found = found.get("items", {})
+            node = node.get("items", {})
         else:
-            found = found.get("properties", {}).get(step) or _of_any_name(found)
-        found = _followed(schema, found)
-    return found
+            node = node.get("properties", {}).get(step) or _of_any_name(node)
+        node = _followed(schema, node)
+    return node
 
 
 def accepted_by(node: SchemaNode) -> list[str]:
@@ -66,20 +66,20 @@ def tidied(node: Any) -> Any:
     """A schema without titles and null (which TOML does not have), and which forbids names that do not match their
     pattern."""
     if isinstance(node, list):
-        return [tidied(one) for one in node]
+        return [tidied(inner) for inner in node]
     if not isinstance(node, dict):
         return node
-    kept = {key: tidied(one) for key, one in node.items() if not _is_noise(key, one)}
-    kinds = kept.get("anyOf", [])
+    tidy = {key: tidied(inner) for key, inner in node.items() if not _is_noise(key, inner)}
+    kinds = tidy.get("anyOf", [])
     rest = [kind for kind in kinds if kind != {"type": "null"}]
     if len(rest) == 1 != len(kinds):
-        kept.pop("anyOf")
-        kept = {**rest[0], **kept}
+        tidy.pop("anyOf")
+        tidy = {**rest[0], **tidy}
     elif len(rest) < len(kinds):
-        kept["anyOf"] = rest
-    if "patternProperties" in kept:
-        kept["additionalProperties"] = False
-    return kept
+        tidy["anyOf"] = rest
+    if "patternProperties" in tidy:
+        tidy["additionalProperties"] = False
+    return tidy
 
 
 def _of_any_name(node: SchemaNode) -> SchemaNode:

@@ -80,8 +80,8 @@ def validation_faults_of(
 ) -> list[ConfigFault]:
     """The faults of a document, or of the table at `under` if only that was validated."""
     return [
-        _fault({**found, "loc": (*under, *found["loc"])}, schema, data)
-        for found in error.errors(include_url=False)
+        _fault({**detail, "loc": (*under, *detail["loc"])}, schema, data)
+        for detail in error.errors(include_url=False)
     ]
 
 
@@ -93,15 +93,15 @@ def without_guesses(faults: Iterable[ConfigFault]) -> list[ConfigFault]:
     return [fault for fault in listed if not (fault.missing and fault.path in tables)]
 
 
-def _fault(found: ErrorDetails, schema: SchemaNode, data: Mapping[str, Any]) -> ConfigFault:
-    kind, context = found["type"], found.get("ctx", {})
-    path = _written(found["loc"], data)
+def _fault(detail: ErrorDetails, schema: SchemaNode, data: Mapping[str, Any]) -> ConfigFault:
+    kind, context = detail["type"], detail.get("ctx", {})
+    path = _written(detail["loc"], data)
     name = key_name(path)
     if kind == "missing":
-        return _missing(path, str(found["loc"][-1]), schema)
+        return _missing(path, str(detail["loc"][-1]), schema)
     if kind == "extra_forbidden":
-        return _unknown(path, found["input"], schema)
-    if found["loc"][-1:] == ("[key]",):
+        return _unknown(path, detail["input"], schema)
+    if detail["loc"][-1:] == ("[key]",):
         pattern = context.get("pattern")
         hint = f"write `{table_name(name)}`" if pattern == NAME and table_name(name) else ""
         named = f"`{name}`" if name else f"a name in {title(path[:-1])}"
@@ -109,9 +109,9 @@ def _fault(found: ErrorDetails, schema: SchemaNode, data: Mapping[str, Any]) -> 
     if kind == "refused":
         return ConfigFault(path, context["message"].replace("{key}", name), context["hint"])
     if kind == "literal_error":
-        return _not_among(path, found["input"], schema)
+        return _not_among(path, detail["input"], schema)
     if kind in _RANGE:
-        return ConfigFault(path, f"`{name}` takes {range_of(node_at(schema, path))}, not {found['input']}")
+        return ConfigFault(path, f"`{name}` takes {range_of(node_at(schema, path))}, not {detail['input']}")
     if kind in _EMPTY:
         return ConfigFault(path, f"`{name}` is empty")
     if kind == "invalid-json-value":
@@ -120,8 +120,8 @@ def _fault(found: ErrorDetails, schema: SchemaNode, data: Mapping[str, Any]) -> 
         return ConfigFault(path, f"`{name}` takes a finite number")
     takes = _TAKES.get(kind)
     if takes is None:
-        return ConfigFault(path, f"`{name}`: {found['msg'][:1].lower()}{found['msg'][1:]}")
-    return ConfigFault(path, f"`{name}` takes {takes}, not {_kind(found['input'])}")
+        return ConfigFault(path, f"`{name}`: {detail['msg'][:1].lower()}{detail['msg'][1:]}")
+    return ConfigFault(path, f"`{name}` takes {takes}, not {_kind(detail['input'])}")
 
 
 def _written(loc: tuple[int | str, ...], data: Any) -> KeyPath:

@@ -330,8 +330,8 @@ class ToolServerTable(Table):
         """The text to show in place of a value; None to show the value itself."""
         if key in self._shown or key != "command" or not self.command:
             return self._shown.get(key)
-        shown = shown_words(self.command)
-        return shown if shown != list(self.command) else None
+        words = shown_words(self.command)
+        return words if words != list(self.command) else None
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """Show no values from the environment."""

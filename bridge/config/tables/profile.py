@@ -75,7 +75,7 @@ def profile_place(name: str = DEFAULT_PROFILE_NAME, folder: Path | None = None) 
         return path
     path = mappings_folder() / f"{name}.toml"
     if not os.path.isfile(path):
-        known = sorted(found.stem for found in mappings_folder().glob("*.toml"))
+        known = sorted(file.stem for file in mappings_folder().glob("*.toml"))
         raise NoProfileError(
             f"there is no mapping profile {name!r}",
             f"{meant(name, known)} (or give the path of a .toml file)",

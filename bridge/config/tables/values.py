@@ -96,36 +96,36 @@ class Table(BaseModel):
             yield name, shown_url(value) if isinstance(value, str) and "://" in value else value
 
 
-def _fit_for_header(given: str | Secret) -> str | Secret:
-    value = given.value if isinstance(given, Secret) else given
+def _fit_for_header(written: str | Secret) -> str | Secret:
+    value = written.value if isinstance(written, Secret) else written
     if not value.isprintable() or not value.isascii():
         raise refused("`{key}` holds characters that no HTTP header can carry")
-    return given
+    return written
 
 
-def _token(given: Secret) -> Secret:
-    _fit_for_header(given)
-    if " " in given.value:
+def _token(secret: Secret) -> Secret:
+    _fit_for_header(secret)
+    if " " in secret.value:
         raise refused("a token holds no spaces")
-    return given
+    return secret
 
 
-def _own_token(given: Secret | TokenHash) -> Secret | TokenHash:
-    return given if isinstance(given, TokenHash) else _token(given)
+def _own_token(secret: Secret | TokenHash) -> Secret | TokenHash:
+    return secret if isinstance(secret, TokenHash) else _token(secret)
 
 
-def _path(given: object, info: ValidationInfo) -> Path:
-    if not isinstance(given, str | Path) or not given or "\0" in str(given):
+def _path(written: object, info: ValidationInfo) -> Path:
+    if not isinstance(written, str | Path) or not written or "\0" in str(written):
         raise refused("`{key}` takes the path of a file")
-    return reading_of(info).path(str(given))
+    return reading_of(info).path(str(written))
 
 
-def _audit_path(given: object, info: ValidationInfo) -> Path:
-    return Path("-") if given in ("-", Path("-")) else _path(given, info)
+def _audit_path(written: object, info: ValidationInfo) -> Path:
+    return Path("-") if written in ("-", Path("-")) else _path(written, info)
 
 
-def _folder(given: object, info: ValidationInfo) -> Path:
-    path = _path(given, info)
+def _folder(written: object, info: ValidationInfo) -> Path:
+    path = _path(written, info)
     if not os.path.isdir(
         path
     ):  # unlike Path.is_dir, it accepts any text, even a text that is too long for a path
@@ -141,49 +141,49 @@ def _phrase(text: str) -> str:
     return text
 
 
-def _url(given: str, info: ValidationInfo) -> str:
+def _url(url: str, info: ValidationInfo) -> str:
     try:
-        place = urlsplit(given)
+        place = urlsplit(url)
         leads = place.scheme in ("http", "https") and bool(place.hostname) and place.port != 0
     except ValueError as exc:
         raise refused("`{key}` is not a URL") from exc
-    if not leads or not given.isprintable() or " " in given:
+    if not leads or not url.isprintable() or " " in url:
         raise refused("`{key}` takes a URL that begins with http:// or https:// and names a host")
     if "@" in place.netloc and not reading_of(info).on_command_line:
         raise refused("a URL must not hold a user or password", "write `auth` or `headers`")
-    return given
+    return url
 
 
-def _secret_issuer(given: str) -> str:
-    place = urlsplit(given)
+def _secret_issuer(url: str) -> str:
+    place = urlsplit(url)
     if place.scheme != "https" and not is_loopback(place.hostname or ""):
         raise refused("`{key}` takes an https:// URL: a secret is sent there")
     if place.query or place.fragment:
         raise refused("`{key}` takes the URL of an issuer, which has no query")
-    return given
+    return url
 
 
-def _key_set_url(given: str) -> str:
-    place = urlsplit(given)
+def _key_set_url(url: str) -> str:
+    place = urlsplit(url)
     if place.scheme != "https" and not is_loopback(place.hostname or ""):
         raise refused(
             "`{key}` takes an https:// URL: over http an attacker could replace the keys and sign the card"
         )
-    return given
+    return url
 
 
-def _base_url(given: str) -> str:
-    place = urlsplit(given)
-    if place.query or place.fragment or given.endswith(("?", "#")):
+def _base_url(url: str) -> str:
+    place = urlsplit(url)
+    if place.query or place.fragment or url.endswith(("?", "#")):
         message = "`{key}` takes a base URL without query and fragment, since the bridge appends paths to it"
-        raise refused(message, f"write {shown_url(given).rstrip('/')}")
-    return given.rstrip("/")
+        raise refused(message, f"write {shown_url(url).rstrip('/')}")
+    return url.rstrip("/")
 
 
-def _replica_url(given: str, info: ValidationInfo) -> str:
-    if "@" in given and not given.startswith(UNIX):
+def _replica_url(written: str, info: ValidationInfo) -> str:
+    if "@" in written and not written.startswith(UNIX):
         raise refused("`{key}` takes no user and no password: callers show their own credentials")
-    url = given if given.startswith(UNIX) else _base_url(_url(given, info))
+    url = written if written.startswith(UNIX) else _base_url(_url(written, info))
     try:
         ReplicaAddress.parse(url)
     except ValueError as exc:
@@ -194,23 +194,23 @@ def _replica_url(given: str, info: ValidationInfo) -> str:
     return url
 
 
-def _issuer_url(given: str) -> str:
-    place = urlsplit(given)
-    if place.query or place.fragment or given.endswith(("?", "#")):
+def _issuer_url(url: str) -> str:
+    place = urlsplit(url)
+    if place.query or place.fragment or url.endswith(("?", "#")):
         raise refused("`{key}` takes the identifier of an issuer, which has no query and no fragment")
     if place.scheme == "http" and not is_private_host(place.hostname or ""):
         raise refused("`{key}` must begin with https://, unless its host is on this machine or its network")
-    return given
+    return url
 
 
-def _model_url(given: str) -> str:
-    place = urlsplit(given)
+def _model_url(url: str) -> str:
+    place = urlsplit(url)
     if place.scheme != "https" and not is_private_host(place.hostname or ""):
         raise refused(
             "`{key}` must begin with https://, unless its host is on this machine or its network: texts of callers go"
             " there"
         )
-    return given
+    return url
 
 
 def _extension_uri(value: str) -> str:
@@ -223,36 +223,36 @@ def _extension_uri(value: str) -> str:
     return value
 
 
-def _origin(given: str, info: ValidationInfo) -> str:
-    place = urlsplit(_url(given, info))
+def _origin(url: str, info: ValidationInfo) -> str:
+    place = urlsplit(_url(url, info))
     if place.path.strip("/") or place.query or place.fragment:
         raise refused("`{key}` takes an origin, which has no path", f"write {place.scheme}://{place.netloc}")
-    return given.rstrip("/")
+    return url.rstrip("/")
 
 
-def _store(given: object, info: ValidationInfo) -> str | Secret:
-    if isinstance(given, Secret | dict):
-        return _database(given, info)
-    if not isinstance(given, str) or not given or "\0" in given:
+def _store(written: object, info: ValidationInfo) -> str | Secret:
+    if isinstance(written, Secret | dict):
+        return _database(written, info)
+    if not isinstance(written, str) or not written or "\0" in written:
         raise refused(_STORES)
-    if given == MEMORY_STORE:
-        return given
-    if given == MEMORY_STORE.rstrip(":"):
-        raise refused(_STORES, f'write "{MEMORY_STORE}", or "./{given}" for a file of that name')
-    if given.startswith(POSTGRES_SCHEMES):
-        return _database(given, info)
-    if "://" in given and not given.startswith(SQLITE_SCHEME):
+    if written == MEMORY_STORE:
+        return written
+    if written == MEMORY_STORE.rstrip(":"):
+        raise refused(_STORES, f'write "{MEMORY_STORE}", or "./{written}" for a file of that name')
+    if written.startswith(POSTGRES_SCHEMES):
+        return _database(written, info)
+    if "://" in written and not written.startswith(SQLITE_SCHEME):
         raise refused(_STORES)
-    return str(reading_of(info).path(given.removeprefix(SQLITE_SCHEME)))
+    return str(reading_of(info).path(written.removeprefix(SQLITE_SCHEME)))
 
 
-def _database(given: object, info: ValidationInfo) -> str | Secret:
+def _database(written: object, info: ValidationInfo) -> str | Secret:
     """The URL of a database. A URL with a password is a secret."""
     if reading_of(info).on_command_line:
         message = "replicas that share a PostgreSQL must share `keys`, too, which only a file can name"
         raise refused(message, "write a configuration file, and start `mcp-a2a serve FILE`")
-    found = setting_of(given, info)
-    url = found.value if isinstance(found, Secret) else found
+    setting = setting_of(written, info)
+    url = setting.value if isinstance(setting, Secret) else setting
     if not url.startswith(POSTGRES_SCHEMES):
         raise refused(_DATABASES)
     try:
@@ -260,85 +260,85 @@ def _database(given: object, info: ValidationInfo) -> str | Secret:
         has_password = bool(place.password) or not _DATABASE_SECRETS.isdisjoint(parse_qs(place.query))
     except ValueError as exc:
         raise refused("`{key}` is not a URL") from exc
-    if has_password and not isinstance(found, Secret):
+    if has_password and not isinstance(setting, Secret):
         raise refused(
             "`{key}` holds a password, which must not stand in the file in plain text",
             f"write {HOW_TO_REFER}",
         )
-    return found
+    return setting
 
 
-def _host_name(given: str) -> str:
-    if not _HOST_NAME.fullmatch(given):
+def _host_name(name: str) -> str:
+    if not _HOST_NAME.fullmatch(name):
         raise refused("`{key}` takes names of hosts, without scheme and port")
-    return given.lower()
+    return name.lower()
 
 
-def _listen_address(given: str) -> str:
-    host, _, port = given.rpartition(":")
+def _listen_address(address: str) -> str:
+    host, _, port = address.rpartition(":")
     is_port = port.isascii() and port.isdecimal() and int(port) < 65536
     if not is_port or not _HOST_NAME.fullmatch(host.removeprefix("[").removesuffix("]")):
         raise refused("`{key}` takes an address to listen on, such as 127.0.0.1:9464")
-    return given.lower()
+    return address.lower()
 
 
-def _receiver(given: str) -> str:
-    host, colon, port = given.rpartition(":")
+def _receiver(receiver: str) -> str:
+    host, colon, port = receiver.rpartition(":")
     is_host = _HOST_NAME.fullmatch(host) or (host.startswith("[") and host.endswith("]"))
     if not (colon and is_host and port.isdecimal() and port.isascii() and 0 < int(port) < 65536):
         raise refused('`{key}` takes receivers as "HOST:PORT"')
     return f"{host.lower()}:{int(port)}"
 
 
-def _baggage_key(given: str) -> str:
-    if not _BAGGAGE_KEY.fullmatch(given):
+def _baggage_key(key: str) -> str:
+    if not _BAGGAGE_KEY.fullmatch(key):
         raise refused("`{key}` takes keys of a baggage: letters, digits and marks such as - . _")
-    return given
+    return key
 
 
-def _proxy_network(given: str) -> str:
-    if network_of(given).prefixlen == 0:
+def _proxy_network(network: str) -> str:
+    if network_of(network).prefixlen == 0:
         raise refused(
-            f"{given} covers every address: anyone could claim to be any principal",
+            f"{network} covers every address: anyone could claim to be any principal",
             "name the addresses of the proxies",
         )
-    return given
+    return network
 
 
-def _proxy_header(given: str) -> str:
-    if given.lower() in _READ_HEADERS:
+def _proxy_header(header: str) -> str:
+    if header.lower() in _READ_HEADERS:
         raise refused(
-            f"the header {given} cannot say who calls: the bridge reads it for another purpose",
+            f"the header {header} cannot say who calls: the bridge reads it for another purpose",
             'name a header that only the proxy writes, like "X-User"',
         )
-    return given
+    return header
 
 
-def _identity(given: str) -> str:
-    kind = next((one for one in IDENTITY_KINDS if given.startswith(one)), None)
-    if kind is None or len(given) == len(kind):
-        kinds = ", ".join(f'"{one}..."' for one in IDENTITY_KINDS)
+def _identity(identity: str) -> str:
+    kind = next((known for known in IDENTITY_KINDS if identity.startswith(known)), None)
+    if kind is None or len(identity) == len(kind):
+        kinds = ", ".join(f'"{known}..."' for known in IDENTITY_KINDS)
         raise refused(f"`{{key}}` takes an identity in a certificate: {kinds}")
-    return given
+    return identity
 
 
-def _from_variable(given: object, info: ValidationInfo) -> Secret:
-    if isinstance(given, str):
-        return from_environment(given, reading_of(info))
-    return secret_of(given, info)
+def _from_variable(written: object, info: ValidationInfo) -> Secret:
+    if isinstance(written, str):
+        return from_environment(written, reading_of(info))
+    return secret_of(written, info)
 
 
-def _words(given: object) -> object:
-    if isinstance(given, str):
-        words = words_of(given)
+def _words(value: object) -> object:
+    if isinstance(value, str):
+        words = words_of(value)
         written = ["COMMAND", "ARGUMENT"] if has_secrets(words) else words
         quoted = ", ".join(f'"{shown_url(word)}"' for word in written)
         raise refused("`{key}` takes a list: the command and its arguments", f"write [{quoted}]")
-    return given
+    return value
 
 
-def _one_or_more(given: object) -> object:
-    return [given] if isinstance(given, str) else given
+def _one_or_more(written: object) -> object:
+    return [written] if isinstance(written, str) else written
 
 
 _SECRET_SCHEMA: Final[dict[str, Any]] = {

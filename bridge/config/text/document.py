@@ -209,8 +209,8 @@ def _wide_numbers(data: dict[str, Any]) -> Iterator[ConfigFault]:
 
 def _long_number(path: Path, text: str) -> Diagnostic:
     """A diagnostic about a number with too many digits. Its line is masked."""
-    found = _LONG_NUMBER.search(text)
-    line = text.count("\n", 0, found.start()) + 1 if found else 0
+    number = _LONG_NUMBER.search(text)
+    line = text.count("\n", 0, number.start()) + 1 if number else 0
     source = "*" * len(text.split("\n")[line - 1])
     return Diagnostic(path, f"{_NOT_TOML}a number has too many digits", "", line, 1, 1, source)
 
@@ -236,18 +236,18 @@ def _json(path: Path, text: str, what: str) -> Diagnostic | None:
 
 def _syntax(path: Path, text: str, problem: str) -> Diagnostic:
     """A diagnostic from the message of `tomllib`. The line is masked, because the text has no known structure."""
-    found = _AT.search(problem)
-    message = problem[: found.start()] if found else problem
-    line = int(found["line"]) if found and found["line"] else len(text.rstrip().split("\n"))
+    position = _AT.search(problem)
+    message = problem[: position.start()] if position else problem
+    line = int(position["line"]) if position and position["line"] else len(text.rstrip().split("\n"))
     source = text.split("\n")[line - 1]
-    column, span = (int(found["column"]) if found and found["column"] else len(source) + 1), 1
+    column, span = (int(position["column"]) if position and position["column"] else len(source) + 1), 1
     if _TWICE.match(message):
         message = "a key or table appears twice"
         column, span = len(source) - len(source.lstrip()) + 1, len(source.strip())
     before = "\n".join(text.split("\n")[: line - 1])
-    shown = masked_line(before, source, masked=message == _UNENDED)
+    masked = masked_line(before, source, masked=message == _UNENDED)
     message = _SAID.get(message, f"{message[:1].lower()}{message[1:]}")
-    return Diagnostic(path, f"{_NOT_TOML}{message}", "", line, column, span, shown)
+    return Diagnostic(path, f"{_NOT_TOML}{message}", "", line, column, span, masked)
 
 
 SourceKind = Literal["default", "profile", "file", "environment", "command line"]

@@ -59,7 +59,7 @@ def with_another(text: str, table: KeyPath, value: str) -> str:
         first = _of(text, spot.value)
         edited = _replaced(text, spot.value, f"[{first}, {value}]")
         edited = _replaced(edited, spot.key, "tokens")
-    changed = {key: one for key, one in own.items() if key != "bearer"}
+    changed = {key: member for key, member in own.items() if key != "bearer"}
     changed["tokens"] = [*(tokens or [own["bearer"]]), new]
     return _proved(edited, _with_table_at(before, table, changed), where, "change it by hand")
 
@@ -96,12 +96,12 @@ def _replaced(text: str, span: Span, by: str) -> str:
 
 
 def _table_at(data: dict[str, Any], path: KeyPath) -> dict[str, Any]:
-    found: Any = data
+    table: Any = data
     for step in path:
-        found = found.get(step) if isinstance(found, dict) else None
-    if not isinstance(found, dict):
+        table = table.get(step) if isinstance(table, dict) else None
+    if not isinstance(table, dict):
         raise UsageError(f"there is no table [{'.'.join(map(str, path))}]")
-    return found
+    return table
 
 
 def _with_table_at(data: dict[str, Any], path: KeyPath, table: dict[str, Any]) -> dict[str, Any]:

@@ -57,8 +57,8 @@ def mask(text: str, places: Iterable[Span]) -> str:
     for place in places:
         value = _IN_A_VALUE.sub("*", text[place.start : place.end])
         text = text[: place.start] + value + text[place.end :]
-    text = _USER_IN_URL.sub(lambda found: "*" * len(found[0]), text)
-    return _QUERY.sub(lambda found: found["before"] + _ANY.sub("*", found["query"]), text)
+    text = _USER_IN_URL.sub(lambda match: "*" * len(match[0]), text)
+    return _QUERY.sub(lambda match: match["before"] + _ANY.sub("*", match["query"]), text)
 
 
 def leaves(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
@@ -113,17 +113,17 @@ def masked_line(before: str, source: str, *, masked: bool) -> str:
 
     A line that continues a value may continue a secret. `masked` says that the line certainly does.
     """
-    shown = mask(source, ())
-    key, equals, value = shown.partition("=")
-    is_header = shown.lstrip().startswith("[")
+    masked_text = mask(source, ())
+    key, equals, value = masked_text.partition("=")
+    is_header = masked_text.lstrip().startswith("[")
     if masked or any(before.count(quotes) % 2 for quotes in _QUOTES_OF_MANY_LINES):
-        return _IN_A_VALUE.sub("*", shown)
+        return _IN_A_VALUE.sub("*", masked_text)
     if not is_header and not (equals and _KEYS.fullmatch(key)):
-        return _IN_A_VALUE.sub("*", shown)
+        return _IN_A_VALUE.sub("*", masked_text)
     headers = _HEADER.findall(before)
     if _SECRET_LINE.search(f"{headers[-1] if headers else ''} {source}"):
-        return shown if is_header and not equals else key + equals + _IN_A_VALUE.sub("*", value)
-    return shown
+        return masked_text if is_header and not equals else key + equals + _IN_A_VALUE.sub("*", value)
+    return masked_text
 
 
 def _may_be_secret(path: KeyPath, value: object) -> bool:

@@ -78,11 +78,11 @@ def reading_of(info: ValidationInfo) -> ReadingContext:
     return info.context if isinstance(info.context, ReadingContext) else ReadingContext(Path.cwd(), {})
 
 
-def secret_of(given: object, info: ValidationInfo) -> Secret:
+def secret_of(written: object, info: ValidationInfo) -> Secret:
     """The secret of a reference `{ env = "NAME" }` or `{ file = "PATH" }`."""
-    match given:
+    match written:
         case Secret():
-            return given
+            return written
         case {"env": str(name), **rest} if not rest:
             return from_environment(name, reading_of(info))
         case {"file": str(place), **rest} if not rest:
@@ -95,11 +95,11 @@ def secret_of(given: object, info: ValidationInfo) -> Secret:
             raise refused(f"`{{key}}` is a secret and takes {HOW_TO_REFER}")
 
 
-def token_of(given: object, info: ValidationInfo) -> Secret | TokenHash:
+def token_of(value: object, info: ValidationInfo) -> Secret | TokenHash:
     """The token of a reference, or its hash in `{ sha256 = "HEX" }`."""
-    match given:
+    match value:
         case TokenHash():
-            return given
+            return value
         case {"sha256": written, **rest} if not rest:
             if not isinstance(written, str) or not _SHA256.fullmatch(written):
                 raise refused(
@@ -113,21 +113,23 @@ def token_of(given: object, info: ValidationInfo) -> Secret | TokenHash:
                 f'write {HOW_TO_REFER}, or its hash as {{ sha256 = "HEX" }}',
             )
         case _:
-            return secret_of(given, info)
+            return secret_of(value, info)
 
 
-def setting_of(given: object, info: ValidationInfo) -> str | Secret:
+def setting_of(written: object, info: ValidationInfo) -> str | Secret:
     """A plain text, or the secret of a reference."""
-    if isinstance(given, str):
-        return given
-    if isinstance(given, Secret | dict):
-        return secret_of(given, info)
+    if isinstance(written, str):
+        return written
+    if isinstance(written, Secret | dict):
+        return secret_of(written, info)
     raise refused(f"`{{key}}` takes a text, {HOW_TO_REFER}")
 
 
 def plain(settings: Mapping[str, str | Secret]) -> dict[str, str]:
     """The settings with the values of secrets, only for use in a connection."""
-    return {name: one.value if isinstance(one, Secret) else one for name, one in settings.items()}
+    return {
+        name: setting.value if isinstance(setting, Secret) else setting for name, setting in settings.items()
+    }
 
 
 def secrets_in(value: object) -> Iterator[Secret]:
@@ -230,13 +232,13 @@ def header_in(text: str) -> tuple[str, str | dict[str, str]]:
     Raises:
         UsageError: the text has none of these forms, or holds a secret in plain text.
     """
-    name, equals, given = text.partition("=")
+    name, equals, value = text.partition("=")
     if not equals or not _HEADER_NAME.fullmatch(name):
         raise UsageError(f"--header takes NAME=env:VAR, NAME=file:PATH or NAME=VALUE, not {name!r}")
-    reference = reference_in(given)
+    reference = reference_in(value)
     if reference is None and is_secret_header(name):
         raise UsageError(f"{name} is a secret: give it as {name}=env:VAR or {name}=file:PATH, not in plain")
-    return name, given if reference is None else reference
+    return name, value if reference is None else reference
 
 
 def header_from(text: str) -> tuple[str, str]:
@@ -246,8 +248,8 @@ def header_from(text: str) -> tuple[str, str]:
         UsageError: the text has none of these forms, or the secret cannot be read.
     """
     name, _ = header_in(text)
-    given = text.partition("=")[2]
-    value = secret_from(given) or given
+    written = text.partition("=")[2]
+    value = secret_from(written) or written
     if not value.isprintable() or not value.isascii():
         raise UsageError(f"the value of {name} holds characters that no HTTP header can carry")
     return name, value

@@ -75,7 +75,7 @@ def table_name(written: str) -> str:
     """A name in the form of a table name; "" if it has no letters or digits. A name in another script becomes a hash of
     it."""
     name = _NOT_IN_NAMES.sub("-", written.lower()).strip("-_")[:TABLE_NAME_LIMIT].strip("-_")
-    if name or not any(one.isalnum() for one in written):
+    if name or not any(character.isalnum() for character in written):
         return name
     return f"x-{hashlib.sha256(written.encode(errors='surrogatepass')).hexdigest()[:8]}"
 

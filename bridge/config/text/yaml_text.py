@@ -146,10 +146,10 @@ class _PartReader:
         node = root
         path: KeyPath = ()
         for step in within:
-            found = [pair for pair in self._pairs(node) if pair[0].value == step]
-            if not found:
+            pairs = [pair for pair in self._pairs(node) if pair[0].value == step]
+            if not pairs:
                 break
-            key, node = found[-1]
+            key, node = pairs[-1]
             path = (*path, step)
             self._positions[path] = Spot(self._span(key), self._span(node))
         if node is not None and path == within:
@@ -221,12 +221,12 @@ def _scalars(root: yaml.Node | None) -> Iterator[tuple[yaml.ScalarNode, bool]]:
             waiting += [pair for key, inner in node.value for pair in ((key, True), (inner, False))]
 
 
-def _stars(found: re.Match[str]) -> str:
-    return "*" * len(found[0])
+def _stars(match: re.Match[str]) -> str:
+    return "*" * len(match[0])
 
 
-def _without_piece(found: re.Match[str]) -> str:
-    return found[0] if len(found["piece"]) == 1 or found["piece"].startswith("<") else ""
+def _without_piece(match: re.Match[str]) -> str:
+    return match[0] if len(match["piece"]) == 1 or match["piece"].startswith("<") else ""
 
 
 def _syntax(path: Path, text: str, exc: yaml.MarkedYAMLError) -> Diagnostic:
@@ -237,5 +237,5 @@ def _syntax(path: Path, text: str, exc: yaml.MarkedYAMLError) -> Diagnostic:
     message = problem if isinstance(exc, _NotReadError) else f"this is not valid YAML: {problem}"
     if mark is None:
         return Diagnostic(path, message)
-    masked = _KEY_OR_TEXT.sub(lambda found: found["key"] or "*", text)
+    masked = _KEY_OR_TEXT.sub(lambda match: match["key"] or "*", text)
     return at(path, masked, Span(mark.index, mark.index + 1), message)
