@@ -110,7 +110,7 @@ class AgentClient(Performer):
     def __init__(
         self,
         http: httpx2.AsyncClient,
-        found: FoundCard,
+        read_card: FoundCard,
         options: ClientOptions,
     ) -> None:
         """Check the card, and send nothing.
@@ -119,9 +119,9 @@ class AgentClient(Performer):
             PeerError: the card has no interface that this client speaks and may call, or requires credentials that
                 are not configured.
         """
-        self.card = found.card
-        self.extensions = frozenset(_active_extensions(found, options))
-        self._transports: list[Transport] = _transports(http, found, options)
+        self.card = read_card.card
+        self.extensions = frozenset(_active_extensions(read_card, options))
+        self._transports: list[Transport] = _transports(http, read_card, options)
 
     def declared(self, uris: Collection[str]) -> frozenset[str]:
         """Those of these extensions that the card declares."""
@@ -227,21 +227,21 @@ class AgentClient(Performer):
 
 
 def http_transports(
-    http: httpx2.AsyncClient, found: FoundCard, options: ClientOptions
+    http: httpx2.AsyncClient, read_card: FoundCard, options: ClientOptions
 ) -> list[HttpTransport]:
     """The transports over HTTP to the interfaces of a card that may be called, in the card's order.
 
     Raises:
         PeerError: as for an `AgentClient`.
     """
-    made = _transports(http, found, replace(options, grpc=None, bindings=()))
+    made = _transports(http, read_card, replace(options, grpc=None, bindings=()))
     return [transport for transport in made if isinstance(transport, HttpTransport)]
 
 
-def _transports(http: httpx2.AsyncClient, found: FoundCard, options: ClientOptions) -> list[Transport]:
+def _transports(http: httpx2.AsyncClient, read_card: FoundCard, options: ClientOptions) -> list[Transport]:
     """The transports to the interfaces of a card that may be called."""
     permitted = permitted_interfaces(
-        found,
+        read_card,
         options.trust,
         has_credentials=bool(options.credentials),
         versions=options.versions,
@@ -249,11 +249,11 @@ def _transports(http: httpx2.AsyncClient, found: FoundCard, options: ClientOptio
         bindings=options.bindings,
     )
     terms = TransportOptions(
-        credentials=_credentials_for(found.card, options),
+        credentials=_credentials_for(read_card.card, options),
         tokens=options.credentials.tokens,
-        extensions=_active_extensions(found, options),
+        extensions=_active_extensions(read_card, options),
         guard_of=partial(
-            interface_guard, found, reach=options.reach or ConnectionPolicy(found.url, options.trust)
+            interface_guard, read_card, reach=options.reach or ConnectionPolicy(read_card.url, options.trust)
         ),
         deadlines=options.deadlines,
         limit_bytes=options.limit_bytes,
@@ -266,7 +266,7 @@ def _transports(http: httpx2.AsyncClient, found: FoundCard, options: ClientOptio
     )
     made: list[Transport] = []
     for interface, dialect in permitted:
-        at = _terms_at(interface.url, terms, found, options)
+        at = _terms_at(interface.url, terms, read_card, options)
         if interface.protocol_binding.upper() == GRPC and options.grpc is not None:
             made.append(options.grpc(interface, dialect, at, options.json_values))
         else:
@@ -275,13 +275,13 @@ def _transports(http: httpx2.AsyncClient, found: FoundCard, options: ClientOptio
 
 
 def _terms_at(
-    url: str, terms: TransportOptions, found: FoundCard, options: ClientOptions
+    url: str, terms: TransportOptions, read_card: FoundCard, options: ClientOptions
 ) -> TransportOptions:
     """The options for an interface. An untrusted origin gets no credentials, not even those of a later login."""
-    if not options.credentials.waits_for_login or may_be_shown(found, url, options.trust):
+    if not options.credentials.waits_for_login or may_be_shown(read_card, url, options.trust):
         return terms
     bare = replace(options, credentials=replace(options.credentials, tokens=None))
-    return replace(terms, credentials=_credentials_for(found.card, bare))
+    return replace(terms, credentials=_credentials_for(read_card.card, bare))
 
 
 def _credentials_for(card: AgentCard, options: ClientOptions) -> CredentialsSource:
@@ -293,6 +293,6 @@ def _credentials_for(card: AgentCard, options: ClientOptions) -> CredentialsSour
         raise CredentialsMissingError(f"{exc}. {options.how_to_log_in}") from exc
 
 
-def _active_extensions(found: FoundCard, options: ClientOptions) -> list[str]:
-    declared = {extension.uri for extension in found.card.capabilities.extensions or ()}
+def _active_extensions(read_card: FoundCard, options: ClientOptions) -> list[str]:
+    declared = {extension.uri for extension in read_card.card.capabilities.extensions or ()}
     return [*(uri for uri in dict.fromkeys(options.extensions) if uri in declared), *options.undeclared]

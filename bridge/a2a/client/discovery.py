@@ -68,15 +68,15 @@ def _require_known(version: JsonValue) -> None:
 
 
 def _is_card(entry: JsonObject) -> bool:
-    given = next((entry[key] for key in _TYPE_KEYS if key in entry), None)
-    return isinstance(given, str) and given.partition(";")[0].strip().lower() == _CARD_TYPE
+    content_type = next((entry[key] for key in _TYPE_KEYS if key in entry), None)
+    return isinstance(content_type, str) and content_type.partition(";")[0].strip().lower() == _CARD_TYPE
 
 
 def _age_of(entry: JsonObject) -> _Age:
     """What orders the versions of an agent: by version if they are semantic, a release after its previews; then by the
     time of the last change."""
     version, updated = entry.get("version"), entry.get("updatedAt")
-    found = _VERSION.fullmatch(version) if isinstance(version, str) else None
-    numbers = [int(number or 0) for number in found.groups()[:3]] if found else [-1, 0, 0]
-    is_release = found is not None and not (found[4] or "").startswith("-")
+    match = _VERSION.fullmatch(version) if isinstance(version, str) else None
+    numbers = [int(number or 0) for number in match.groups()[:3]] if match else [-1, 0, 0]
+    is_release = match is not None and not (match[4] or "").startswith("-")
     return (numbers[0], numbers[1], numbers[2]), is_release, updated if isinstance(updated, str) else ""

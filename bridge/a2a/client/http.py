@@ -281,10 +281,10 @@ _LONG_ENOUGH: Final = 6
 
 def without_credentials(words: str, request: httpx2.Request) -> str:
     """A text of a peer, with the request's credentials removed. Some peers repeat them, and callers read the text."""
-    shown = [value for name, value in request.headers.items() if _SECRET_HEADER.search(name)]
-    shown += [value for name, value in request.url.params.items() if _SECRET_HEADER.search(name)]
+    values = [value for name, value in request.headers.items() if _SECRET_HEADER.search(name)]
+    values += [value for name, value in request.url.params.items() if _SECRET_HEADER.search(name)]
     secrets = {
-        secret for value in shown for secret in (value, value.rpartition(" ")[2], value.rpartition("=")[2])
+        secret for value in values for secret in (value, value.rpartition(" ")[2], value.rpartition("=")[2])
     }
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _LONG_ENOUGH:

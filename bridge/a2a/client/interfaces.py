@@ -121,7 +121,7 @@ def _spoken(
 
 
 def permitted_interfaces(
-    found: FoundCard,
+    read_card: FoundCard,
     trust: Trust,
     *,
     has_credentials: bool,
@@ -137,10 +137,10 @@ def permitted_interfaces(
         PeerError: no interface is left. The message says why the first one may not be called, and how to allow it.
     """
     spoken = tuple(
-        (reachable(found, interface, trust), dialect)
-        for interface, dialect in interfaces_of(found.card, versions, grpc=grpc, bindings=bindings)
+        (reachable(read_card, interface, trust), dialect)
+        for interface, dialect in interfaces_of(read_card.card, versions, grpc=grpc, bindings=bindings)
     )
-    refusals = [_refusal(found, interface.url, trust, has_credentials) for interface, _ in spoken]
+    refusals = [_refusal(read_card, interface.url, trust, has_credentials) for interface, _ in spoken]
     if all(refusals):
         raise PeerError(refusals[0] or "")
     permitted = [pair for pair, refusal in zip(spoken, refusals, strict=True) if not refusal]
@@ -148,7 +148,7 @@ def permitted_interfaces(
     return tuple(pair for pair in permitted if pair[1].version == version)
 
 
-def reachable(found: FoundCard, interface: AgentInterface, trust: Trust) -> AgentInterface:
+def reachable(read_card: FoundCard, interface: AgentInterface, trust: Trust) -> AgentInterface:
     """The interface, with an address that leads to the agent's machine from this machine, too.
 
     A card from another machine may name the address on which its server listens (`0.0.0.0`), or a loopback address.
@@ -159,12 +159,12 @@ def reachable(found: FoundCard, interface: AgentInterface, trust: Trust) -> Agen
     origin with `http`.
     """
     if interface.protocol_binding.upper() != GRPC:
-        return _reachable(found, interface, trust)
+        return _reachable(read_card, interface, trust)
     if interface.url.startswith(_SCHEMES):
-        return _reachable(found, interface, trust)
+        return _reachable(read_card, interface, trust)
     try:
         over_tls = interface.changed(url=f"https://{interface.url.removeprefix(_DNS)}")
-        called = _reachable(found, over_tls, trust)
+        called = _reachable(read_card, over_tls, trust)
         parsed = url_from(called.url)
         plain = str(parsed.copy_with(scheme="http", port=parsed.port or 443))
         is_plain = is_loopback(parsed.host) or origin_of(plain) in trust.origins
@@ -173,9 +173,9 @@ def reachable(found: FoundCard, interface: AgentInterface, trust: Trust) -> Agen
     return called.changed(url=plain) if is_plain else called
 
 
-def _reachable(found: FoundCard, interface: AgentInterface, trust: Trust) -> AgentInterface:
+def _reachable(read_card: FoundCard, interface: AgentInterface, trust: Trust) -> AgentInterface:
     try:
-        parsed, own = url_from(interface.url), url_from(found.url).host
+        parsed, own = url_from(interface.url), url_from(read_card.url).host
     except PeerError:
         return interface  # an interface that is not called needs no note
     host = parsed.host.strip("[]").rstrip(".").lower()
@@ -188,12 +188,12 @@ def _reachable(found: FoundCard, interface: AgentInterface, trust: Trust) -> Age
     return interface.changed(url=str(parsed.copy_with(host=own)))
 
 
-def address_notes(found: FoundCard, trust: Trust) -> tuple[str, ...]:
+def address_notes(read_card: FoundCard, trust: Trust) -> tuple[str, ...]:
     """A note for each interface that is called at another address than the card names."""
     notes = []
-    for interface in found.card.supported_interfaces:
+    for interface in read_card.card.supported_interfaces:
         try:
-            called = reachable(found, interface, trust).url
+            called = reachable(read_card, interface, trust).url
         except PeerError:
             continue  # no URL
         if called != interface.url and interface.protocol_binding.upper() != GRPC:
@@ -244,37 +244,37 @@ def _any_address(_: Sequence[str]) -> None:
     """Allow every address."""
 
 
-def interface_guard(found: FoundCard, url: str, reach: ConnectionPolicy) -> AddressGuard | None:
+def interface_guard(read_card: FoundCard, url: str, reach: ConnectionPolicy) -> AddressGuard | None:
     """The guard for connections to a URL that a card names."""
-    return reach.guard(url, _private_words(found, url, reach.trust))
+    return reach.guard(url, _private_words(read_card, url, reach.trust))
 
 
-def may_be_shown(found: FoundCard, url: str, trust: Trust) -> bool:
+def may_be_shown(read_card: FoundCard, url: str, trust: Trust) -> bool:
     """Whether credentials may go to a URL on a card: it is at the card's origin or a trusted origin."""
-    return origin_of(url) in (origin_of(found.url), *trust.origins)
+    return origin_of(url) in (origin_of(read_card.url), *trust.origins)
 
 
-def _refusal(found: FoundCard, url: str, trust: Trust, has_credentials: bool) -> str | None:
+def _refusal(read_card: FoundCard, url: str, trust: Trust, has_credentials: bool) -> str | None:
     """Why an interface may not be called; None if it may."""
     try:
         there = origin_of(url)
     except PeerError as exc:
         return str(exc)
-    if may_be_shown(found, url, trust):
+    if may_be_shown(read_card, url, trust):
         return None
-    leads_inside = is_private_host(url_from(url).host) and not is_private_host(url_from(found.url).host)
+    leads_inside = is_private_host(url_from(url).host) and not is_private_host(url_from(read_card.url).host)
     if leads_inside and not trust.allow_private:
-        return _private_words(found, url, trust)
+        return _private_words(read_card, url, trust)
     if has_credentials:
         return (
-            f"the card at {redacted_url(found.url)} says to call {redacted_url(url)}, which is another origin, so the "
-            f"credentials are not sent there. If you trust it, {trust.how_to_add(there)}"
+            f"the card at {redacted_url(read_card.url)} says to call {redacted_url(url)}, which is another origin, so "
+            f"the credentials are not sent there. If you trust it, {trust.how_to_add(there)}"
         )
     return None
 
 
-def _private_words(found: FoundCard, url: str, trust: Trust) -> str:
+def _private_words(read_card: FoundCard, url: str, trust: Trust) -> str:
     return (
-        f"the card at {redacted_url(found.url)} is public and says to call {redacted_url(url)}, which is a"
+        f"the card at {redacted_url(read_card.url)} is public and says to call {redacted_url(url)}, which is a"
         f" private address. If you trust it, {trust.how_to_add(origin_of(url))}"
     )

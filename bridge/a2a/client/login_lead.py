@@ -66,7 +66,7 @@ async def login_lead(login_config: LoginConfig, seconds: float) -> LoginLead | N
             request = OutgoingRequest("GET", login_config.url, auth=auth)
             return LoginLead(login_config.url, await _challenge(http, request, guard))
         try:
-            found = await fetch_card(http, login_config.url, certified, guard)
+            read_card = await fetch_card(http, login_config.url, certified, guard)
         except PeerError as exc:
             if login_config.kind is None and not isinstance(exc, NotReachedError):
                 return None
@@ -78,7 +78,7 @@ async def login_lead(login_config: LoginConfig, seconds: float) -> LoginLead | N
             if not challenge and not login_config.issuer:
                 raise
             return LoginLead(agent_url(login_config.url), challenge)
-        return await _lead_of(found, http, login_config, reach, auth)
+        return await _lead_of(read_card, http, login_config, reach, auth)
 
 
 async def _challenge(http: httpx2.AsyncClient, request: OutgoingRequest, guard: AddressGuard | None) -> str:
@@ -91,7 +91,7 @@ async def _challenge(http: httpx2.AsyncClient, request: OutgoingRequest, guard: 
 
 
 async def _lead_of(
-    found: FoundCard,
+    read_card: FoundCard,
     http: httpx2.AsyncClient,
     login_config: LoginConfig,
     reach: ConnectionPolicy,
@@ -99,15 +99,15 @@ async def _lead_of(
 ) -> LoginLead:
     """Where to log in for an agent, by its card and its challenge. The card can be read without a token."""
     try:
-        [(interface, dialect), *_] = permitted_interfaces(found, reach.trust, has_credentials=True)
+        [(interface, dialect), *_] = permitted_interfaces(read_card, reach.trust, has_credentials=True)
     except PeerError:  # no token may go to this agent, so it is not asked for a challenge
-        return _said_by(found.card, agent_url(login_config.url), "")
+        return _said_by(read_card.card, agent_url(login_config.url), "")
     params = dialect.params_of(GET_TASK, _NOBODYS_TASK)
     request = binding_of(interface, dialect, DEFAULT_MAX_VALUES).request(GET_TASK, params)
     headers = {**request.headers, **({VERSION_HEADER: dialect.version} if dialect.says_version else {})}
-    guard = interface_guard(found, request.url, reach)
+    guard = interface_guard(read_card, request.url, reach)
     challenge = await _challenge(http, replace(request, headers=headers, auth=auth), guard)
-    return _said_by(found.card, interface.url, challenge)
+    return _said_by(read_card.card, interface.url, challenge)
 
 
 def _said_by(card: AgentCard, url: str, challenge: str) -> LoginLead:

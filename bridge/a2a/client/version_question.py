@@ -33,7 +33,7 @@ def version_question(http: httpx2.AsyncClient, options: ClientOptions) -> AskVer
     return None if options.versions.is_told else partial(_version_told, http, options)
 
 
-async def _version_told(http: httpx2.AsyncClient, options: ClientOptions, found: FoundCard) -> str:
+async def _version_told(http: httpx2.AsyncClient, options: ClientOptions, read_card: FoundCard) -> str:
     """The version that the agent's answer shows.
 
     Raises:
@@ -43,10 +43,10 @@ async def _version_told(http: httpx2.AsyncClient, options: ClientOptions, found:
     answered = f"gave no answer within {seconds:g} s"
     with anyio.move_on_after(seconds):
         try:
-            [transport, *_] = http_transports(http, found, replace(options, versions=VERSIONS.asking))
+            [transport, *_] = http_transports(http, read_card, replace(options, versions=VERSIONS.asking))
             status, text = await transport.raw_answer(SEND_MESSAGE, {})
         except PeerError as exc:
-            raise _unknown(found, options, f"could not be asked for it ({exc})") from exc
+            raise _unknown(read_card, options, f"could not be asked for it ({exc})") from exc
         answer: JsonValue = None
         with suppress(PeerError):
             answer = json_from(text, str(transport), options.json_values)
@@ -54,10 +54,10 @@ async def _version_told(http: httpx2.AsyncClient, options: ClientOptions, found:
             return version
         content = f": {shortened_json(answer)}" if isinstance(answer, dict) else ""
         answered = f"answered a message without content with HTTP {status}{content}"
-    raise _unknown(found, options, answered)
+    raise _unknown(read_card, options, answered)
 
 
-def _unknown(found: FoundCard, options: ClientOptions, answered: str) -> UnknownVersionError:
+def _unknown(read_card: FoundCard, options: ClientOptions, answered: str) -> UnknownVersionError:
     versions = VERSIONS.tellable
     if options.trust.on_command_line:
         hint = f"give {' or '.join(f'--dialect {version}' for version in versions)}"
@@ -65,6 +65,6 @@ def _unknown(found: FoundCard, options: ClientOptions, answered: str) -> Unknown
         keys = " or ".join(f'`dialect = "{version}"`' for version in versions)
         hint = f"write {keys} into its table [agents.NAME]"
     return UnknownVersionError(
-        f"the card at {redacted_url(found.url)} does not say which version of A2A its agent speaks, as it should "
+        f"the card at {redacted_url(read_card.url)} does not say which version of A2A its agent speaks, as it should "
         f"(`protocolVersion`), and the agent {answered}. If you know the version, {hint}"
     )

@@ -56,7 +56,7 @@ class _FollowedFiles:
         if stamps == self._used:
             return None
         try:
-            found = self.read()
+            credentials = self.read()
         except UsageError as exc:
             if self._refused != stamps:
                 self._refused = stamps
@@ -65,7 +65,7 @@ class _FollowedFiles:
                 )
             return None
         logger.info("the certificate in %s was read again for gRPC", self._files.certificate)
-        return found
+        return credentials
 
 
 def server_credentials(files: TlsFiles) -> grpc.ServerCredentials:

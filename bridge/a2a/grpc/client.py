@@ -124,46 +124,46 @@ class GrpcTransport(ReadingTransport):
     @asynccontextmanager
     async def _call(self, method: Method, body: bytes, hop: Hop | None) -> AsyncIterator[_Received]:
         """The first message of a call. A call that is refused for its credentials is made again with others, once."""
-        shown = await self._terms.credentials()
+        credentials = await self._terms.credentials()
         for is_last in (False, True):
             try:
-                async with self._once(method, body, hop, shown) as received:
+                async with self._once(method, body, hop, credentials) as received:
                     self._terms.on_refusal("")
                     yield received
                     return
             except _NotAdmittedError as exc:
-                if not is_last and await self._has_others(shown, exc.response):
-                    before, shown = shown, await self._terms.credentials()
-                    if shown is not before:
+                if not is_last and await self._has_others(credentials, exc.response):
+                    before, credentials = credentials, await self._terms.credentials()
+                    if credentials is not before:
                         continue
                 raise exc.refusals.unauthorized(exc.response, exc.error, hop) from exc.error
 
-    async def _has_others(self, shown: PeerCredentials, response: httpx2.Response) -> bool:
-        """Whether the source may have other credentials than `shown`, which the agent refuses."""
+    async def _has_others(self, credentials: PeerCredentials, response: httpx2.Response) -> bool:
+        """Whether the source may have other credentials than `credentials`, which the agent refuses."""
         source = self._terms.credentials
         if not isinstance(source, RenewableCredentials):
             return False
         if response.status_code == 401:
-            source.refused(shown)
+            source.refused(credentials)
             return True
         lacked = lacked_scopes(response)
-        return bool(lacked) and await source.widened(shown, lacked)
+        return bool(lacked) and await source.widened(credentials, lacked)
 
     @asynccontextmanager
     async def _once(
-        self, method: Method, body: bytes, hop: Hop | None, shown: PeerCredentials
+        self, method: Method, body: bytes, hop: Hop | None, credentials: PeerCredentials
     ) -> AsyncIterator[_Received]:
         terms, url = self._terms, url_from(self.interface.url)
-        if shown.query:
+        if credentials.query:
             raise PeerError(
                 f"{self} asks for an API key in the query of a URL, and gRPC has no query: call it over HTTP"
             )
-        headers = {**shown.headers, **self._headers(hop)}
+        headers = {**credentials.headers, **self._headers(hop)}
         metadata, refusals = _metadata(headers, str(self)), RefusalReader(_messages(), self, terms, headers)
         async with self._channels.connected(
             url,
             terms.guard_of(self.interface.url),
-            shown.tls,
+            credentials.tls,
             terms.deadlines.connect_seconds,
             terms.limit_bytes,
         ) as channel:

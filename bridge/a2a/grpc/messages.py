@@ -127,15 +127,15 @@ class ProtobufMessages:
             self.pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
         for table, services in (
             *((table, ()) for table in (STATUS, HEALTH, TENANTS)),
-            *((one.table, (one,)) for one in SERVICES),
+            *((service.table, (service,)) for service in SERVICES),
         ):
             self.pool.AddSerializedFile(_file_of(table, services).SerializeToString())
         self._known: dict[str, ProtobufMessage] = {}
 
     def number_of(self, field: str, package: str, name: str) -> int | None:
         """The number of a message's field; None if the message has no such field."""
-        found = self.pool.FindMessageTypeByName(_full_name(package, name)).fields_by_name.get(field)
-        return None if found is None else found.number
+        field_found = self.pool.FindMessageTypeByName(_full_name(package, name)).fields_by_name.get(field)
+        return None if field_found is None else field_found.number
 
     def find(self, package: str, name: str) -> ProtobufMessage:
         """A message by its package and name, or a message of `google.protobuf` by its name."""
@@ -151,11 +151,11 @@ class ProtobufMessages:
         def write(value: JsonObject, hidden: frozenset[str]) -> dict[str, Any]:
             fields = {}
             for json_name, item in value.items():
-                if (found := writers.get(json_name)) is None:
+                if (writer := writers.get(json_name)) is None:
                     continue
-                shown = _shown(item, hidden) if json_name == "metadata" and hidden else item
-                if shown is not None or json_name == "data":
-                    fields[found[0]] = found[1](shown, hidden)
+                value_shown = _shown(item, hidden) if json_name == "metadata" and hidden else item
+                if value_shown is not None or json_name == "data":
+                    fields[writer[0]] = writer[1](value_shown, hidden)
             return fields
 
         def read(message: Message, limits: ProtobufDecodeLimits) -> JsonObject:
@@ -240,10 +240,10 @@ def _bytes(text: str, _: frozenset[str]) -> bytes:
 
 
 def _timestamp(text: str, _: frozenset[str]) -> timestamp_pb2.Timestamp | dict[str, int]:
-    found = _TIME.fullmatch(text.upper())
-    assert found is not None
-    at = datetime.fromisoformat(found["second"] + found["zone"])
-    return {"seconds": math.floor(at.timestamp()), "nanos": int((found["fraction"] or "0").ljust(9, "0"))}
+    match = _TIME.fullmatch(text.upper())
+    assert match is not None
+    at = datetime.fromisoformat(match["second"] + match["zone"])
+    return {"seconds": math.floor(at.timestamp()), "nanos": int((match["fraction"] or "0").ljust(9, "0"))}
 
 
 def _value(item: JsonValue, _: frozenset[str]) -> dict[str, Any]:
@@ -362,13 +362,13 @@ def _lines(messages: str) -> Iterator[str]:
 def _describe(message: descriptor_pb2.DescriptorProto, fields: str, table: MessageTable) -> None:
     oneofs: dict[str, int] = {}
     optional: list[descriptor_pb2.FieldDescriptorProto] = []
-    for found in map(_FIELD.fullmatch, fields.split("; ") if fields else ()):
-        assert found is not None
-        name, kind = found["name"], found["type"]
+    for match in map(_FIELD.fullmatch, fields.split("; ") if fields else ()):
+        assert match is not None
+        name, kind = match["name"], match["type"]
         field = message.field.add(
             name=name,
-            number=int(found["number"]),
-            json_name=found["json"] or to_camel(name),
+            number=int(match["number"]),
+            json_name=match["json"] or to_camel(name),
             label="LABEL_OPTIONAL",
         )
         if kind.startswith("{"):
@@ -384,11 +384,11 @@ def _describe(message: descriptor_pb2.DescriptorProto, fields: str, table: Messa
             _type(field, f"{message.name}.{entry.name}", table)
         else:
             _type(field, kind, table)
-        if found["mark"] == "*" or kind.startswith("{"):
+        if match["mark"] == "*" or kind.startswith("{"):
             field.label = field.LABEL_REPEATED
-        if found["mark"] == "?":
+        if match["mark"] == "?":
             optional.append(field)
-        if (oneof := found["oneof"]) is not None:
+        if (oneof := match["oneof"]) is not None:
             if oneof not in oneofs:
                 oneofs[oneof] = len(oneofs)
                 message.oneof_decl.add(name=oneof)

@@ -43,11 +43,11 @@ def params_of(operation: AnyOperation, request: JsonObject) -> JsonObject:
     if field not in request:
         return request
     pattern = _FIELD.sub(r"(?P<\1>.+)", re.escape(form))
-    found = re.fullmatch(pattern, str(request[field]))
-    if found is None:
+    match = re.fullmatch(pattern, str(request[field]))
+    if match is None:
         raise invalid_params(Violation(field, f"must be {form}"))
     rest = {name: item for name, item in request.items() if name != field}
-    return {**rest, **found.groupdict()}
+    return {**rest, **match.groupdict()}
 
 
 def request_of(operation: AnyOperation, params: JsonObject) -> JsonObject:

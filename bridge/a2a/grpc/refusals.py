@@ -82,8 +82,8 @@ class RefusalReader:
         if terms.tokens is not None:
             is_callers = isinstance(terms.tokens, LoginToken) and terms.tokens.is_callers
             refused = LoginNeededError if is_callers else PeerError
-            said = f"{words}. {terms.tokens.if_refused}".rstrip(". ")
-            return refused(said, outcome="" if is_callers else UNAUTHORIZED)
+            explanation = f"{words}. {terms.tokens.if_refused}".rstrip(". ")
+            return refused(explanation, outcome="" if is_callers else UNAUTHORIZED)
         if hop is not None:
             hop.error = UNAUTHORIZED
         return self.error_of(error)
@@ -111,20 +111,22 @@ class RefusalReader:
             return PeerError(f"{self._transport} answered with more than {self._terms.limit_bytes} bytes")
         if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
             again = retry_after_seconds(self._as_http(429, error))
-            asked = f" (it asks to wait for {again:g} s)" if again else ""
-            message = f"{words}{asked}. The agent did not take the message"
+            wish = f" (it asks to wait for {again:g} s)" if again else ""
+            message = f"{words}{wish}. The agent did not take the message"
             return AgentBusyError(message, retry_after_seconds=again)
         return (UnansweredError if code in _UNANSWERED else PeerError)(words)
 
     def _details(self, error: aio.AioRpcError) -> list[JsonValue]:
         """The ErrorInfo and the BadRequest of a status. Details that cannot be read are left out."""
-        found = next((value for key, value in error.trailing_metadata() or () if key == _DETAILS), b"")
+        status_bytes = next((value for key, value in error.trailing_metadata() or () if key == _DETAILS), b"")
         try:
-            read = self._messages.find(STATUS.package, "Status").from_bytes(bytes(found))
+            read = self._messages.find(STATUS.package, "Status").from_bytes(bytes(status_bytes))
         except A2AError:
             return []
         listed = read.get("details")
-        return [one for held in listed if (one := self._detail(held))] if isinstance(listed, list) else []
+        return (
+            [detail for held in listed if (detail := self._detail(held))] if isinstance(listed, list) else []
+        )
 
     def _detail(self, held: JsonValue) -> JsonObject:
         assert isinstance(held, dict)

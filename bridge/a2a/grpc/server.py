@@ -291,8 +291,8 @@ class GrpcHandler:
         agents = self._agents.servers()
         if not tenant and len(agents) == 1:
             return next(iter(agents.values()))
-        if (found := agents.get(tenant)) is not None:
-            return found
+        if (agent := agents.get(tenant)) is not None:
+            return agent
         several = "Several agents are served here, and the request names none of them as its tenant"
         raise A2AError(METHOD_NOT_FOUND, f"There is no agent {echoed(tenant)!r}" if tenant else several)
 
@@ -318,11 +318,11 @@ class GrpcHandler:
         }
         proxies = self._settings.proxies
         named = proxies.identity_in(scope)
-        shown = [*_identities_of(context), *([] if named is None else [f"{FORWARDED}{named}"])]
+        identities = [*_identities_of(context), *([] if named is None else [f"{FORWARDED}{named}"])]
         ours = proxies.header.encode()
         headers = [(name, value) for name, value in scope["headers"] if name != ours]
-        if shown:
-            headers.append((SHOWN_HEADER.encode(), json_bytes([*shown])))
+        if identities:
+            headers.append((SHOWN_HEADER.encode(), json_bytes([*identities])))
         return {**scope, "headers": headers}
 
     @property
@@ -345,13 +345,13 @@ class GrpcHandler:
     ) -> bytes:
         """The health of the bridge or of an agent. The names of A2A's services stand for the bridge."""
         body = await self._message_in(incoming, context)
-        asked = str(
+        wanted = str(
             self.messages.find(HEALTH.package, "HealthCheckRequest").from_bytes(body).get("service", "")
         )
-        name = "" if asked in {service.name for service in SERVICES} else asked
+        name = "" if wanted in {service.name for service in SERVICES} else wanted
         is_ready = self._agents.is_ready(name)
         if is_ready is None:
-            await context.abort(grpc.StatusCode.NOT_FOUND, f"There is no service {echoed(asked)!r}")
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"There is no service {echoed(wanted)!r}")
         status = "SERVING" if is_ready and not self.is_ending else "NOT_SERVING"
         return self.messages.find(HEALTH.package, "HealthCheckResponse").to_bytes({"status": status})
 
@@ -576,5 +576,5 @@ def _identities_of(context: aio.ServicerContext[bytes, bytes]) -> tuple[str, ...
     Raises:
         ValueError: the certificate cannot be read.
     """
-    shown = context.auth_context().get("x509_pem_cert") or ()
-    return identities_in(ssl.PEM_cert_to_DER_cert(shown[0].decode())) if shown else ()
+    certificates = context.auth_context().get("x509_pem_cert") or ()
+    return identities_in(ssl.PEM_cert_to_DER_cert(certificates[0].decode())) if certificates else ()

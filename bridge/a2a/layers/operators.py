@@ -159,8 +159,8 @@ def _shown_to(caller: CallContext, task: Task, owner: str) -> Task:
     """A task as its caller sees it. An operator sees the owner, and may not see the contents of the tasks of others."""
     if caller.operator is None:
         return task
-    shown = task if caller.sees_contents or owner == caller.asker else withheld_task(task)
-    return with_note(shown, {OWNER: owner})
+    visible = task if caller.sees_contents or owner == caller.asker else withheld_task(task)
+    return with_note(visible, {OWNER: owner})
 
 
 def _shown_events(caller: CallContext, watcher: Watcher) -> Watcher:

@@ -115,8 +115,8 @@ def with_history(task: Task, length: int | None) -> Task:
     history = _history_with_status(task, ENDED)
     if not history or (length is None and history is task.history):
         return task
-    shown = history if length is None else history[-length:] if length else None
-    return task.changed(history=shown)
+    visible = history if length is None else history[-length:] if length else None
+    return task.changed(history=visible)
 
 
 def with_note(task: Task, note: JsonObject | None) -> Task:

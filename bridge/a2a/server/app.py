@@ -244,15 +244,15 @@ class AgentServer:
         except (A2AError, RefusedError) as exc:
             return _rest_error(request, self.versions.current, as_a2a(exc))
         base_url = self._address.base_url(request.scope, request.headers) + base_path
-        shown = self._shown_at(base_url)
+        served_card = self._shown_at(base_url)
         headers = {
-            "ETag": shown.etag,
+            "ETag": served_card.etag,
             "Cache-Control": f"public, max-age={self.limits.card.max_age_seconds}",
             "Vary": "Host, X-Forwarded-Host, X-Forwarded-Proto, X-Forwarded-Prefix",
         }
-        if shown.etag.removeprefix("W/") in etags_in(request.headers):
+        if served_card.etag.removeprefix("W/") in etags_in(request.headers):
             return Response(status_code=304, headers=headers)
-        return Response(shown.text, media_type=_JSON, headers=headers)
+        return Response(served_card.text, media_type=_JSON, headers=headers)
 
     def _shown_at(self, base_url: str) -> ShownCard:
         """The card as it is sent. It is built again only when the agent's card, its interfaces, the accepted callers or

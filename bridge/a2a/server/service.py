@@ -102,8 +102,8 @@ class Stream:
         if seen is None:
             return None
         self._state = seen.state or self._state
-        shown = self._gate.filtered(seen.text, self._extensions)
-        return seen if shown is seen.text else replace(seen, text=shown)
+        visible = self._gate.filtered(seen.text, self._extensions)
+        return seen if visible is seen.text else replace(seen, text=visible)
 
     async def wait(self) -> None:
         """Wait until an event is at hand, the stream has ended, or `wake` is called."""

@@ -84,13 +84,13 @@ def bounded(listing: TaskPage) -> TaskPage:
 
 def response_from(listing: TaskPage, tasks: Sequence[Task], request: ListTasksRequest) -> ListTasksResponse:
     """The page that answers a request, with artifacts only if the request includes them."""
-    shown = [with_history(task, request.history_length) for task in tasks]
+    listed = [with_history(task, request.history_length) for task in tasks]
     if not request.include_artifacts:
-        shown = [without_artifacts(task) for task in shown]
+        listed = [without_artifacts(task) for task in listed]
     last = listing.tasks[-1] if listing.more and listing.tasks else None
     return made(
         ListTasksResponse,
-        tasks=tuple(shown),
+        tasks=tuple(listed),
         next_page_token="" if last is None else _token_from(Cursor(last.head.status_ms, last.task_id)),
         page_size=request.page_size or DEFAULT_PAGE_SIZE,
         total_size=listing.total,

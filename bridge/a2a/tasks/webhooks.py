@@ -293,15 +293,15 @@ class Webhooks:
         else:
             webhook_failure = webhook.failure
         authentication = config.authentication and config.authentication.changed(credentials=None)
-        shown = config.changed(task_id=webhook.key.task_id, token=None, authentication=authentication)
+        visible = config.changed(task_id=webhook.key.task_id, token=None, authentication=authentication)
         if webhook_failure is None:
-            return shown
+            return visible
         delivery: JsonObject = {
             "failure": webhook_failure,
             "attempts": webhook.attempts,
             "givenUp": webhook.is_given_up,
         }
-        return shown.model_copy(update={DELIVERY: delivery})
+        return visible.model_copy(update={DELIVERY: delivery})
 
     def _checked(self, config: TaskPushNotificationConfig, above: str = "") -> TaskPushNotificationConfig:
         """The config, checked and with an id. A missing id is derived from the URL, so that the same URL twice is one
