@@ -78,7 +78,12 @@ class Admission:
         """A principal with its rules for resources and prompts. The MCP server that it called has checked only what it
         may use of the tools."""
         known = next(
-            (one.principal for one in self._credentials if one.principal.name == principal.name), None
+            (
+                credential.principal
+                for credential in self._credentials
+                if credential.principal.name == principal.name
+            ),
+            None,
         )
         if known is not None:
             return replace(principal, resources=known.resource_globs, prompts=known.prompt_globs)

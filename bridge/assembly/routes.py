@@ -94,8 +94,8 @@ class OwnDoor:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on a request that shows the token."""
-        shown = Headers(scope=scope).get(OWN_DOOR_HEADER, "")
-        is_own = hmac.compare_digest(shown.encode(), self._token)
+        token = Headers(scope=scope).get(OWN_DOOR_HEADER, "")
+        is_own = hmac.compare_digest(token.encode(), self._token)
         app = (
             self._app
             if is_own
@@ -342,9 +342,9 @@ def _outer(scope: Scope, proxies: TrustedProxies) -> Scope:
     """
     identity, ours = proxies.identity_in(scope), (proxies.header.encode(), SHOWN_HEADER.encode())
     headers = [(name, value.strip(b" \t")) for name, value in scope["headers"] if name not in ours]
-    shown = [*scope.get(IDENTITIES, ()), *([] if identity is None else [f"{FORWARDED}{identity}"])]
-    if shown:
-        headers.append((SHOWN_HEADER.encode(), json.dumps(shown).encode()))
+    identities = [*scope.get(IDENTITIES, ()), *([] if identity is None else [f"{FORWARDED}{identity}"])]
+    if identities:
+        headers.append((SHOWN_HEADER.encode(), json.dumps(identities).encode()))
     return {"headers": headers, OUTER_PATH: scope.get("root_path", "")}
 
 

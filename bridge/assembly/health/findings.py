@@ -159,13 +159,13 @@ def ends(area: str, name: str, end: float, now: float, mend: str) -> HealthFindi
 
 
 def _certificates(plan: Plan, now: datetime) -> Iterator[HealthFinding]:
-    shown = (
+    certificates = (
         [("bridge.tls", plan.place.tls.certificate, faults_of(plan.place.tls, now))] if plan.place.tls else []
     )
     for path, tls in plan.tls_of_peers():
         if tls.certificate is not None:
-            shown.append((".".join((*path, "tls")), tls.certificate, peer_faults_of(tls, now)))
-    for name, file, faults in shown:
+            certificates.append((".".join((*path, "tls")), tls.certificate, peer_faults_of(tls, now)))
+    for name, file, faults in certificates:
         words = [words for _, words in faults]
         renew = f"replace {file} with the renewed certificate; no restart is needed"
         if words:

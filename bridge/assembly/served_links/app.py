@@ -107,8 +107,8 @@ async def serve_link(
     text = str(scope["path"]).removeprefix(scope.get("root_path", "")).removeprefix(PATH)
     with admission.begin(headers, base_path) as visit:
         try:
-            found = await _file(agent, links, text, str(scope["method"]), visit)
-            response = _answer(found, headers, is_head=scope["method"] == "HEAD")
+            file = await _file(agent, links, text, str(scope["method"]), visit)
+            response = _answer(file, headers, is_head=scope["method"] == "HEAD")
         except Exception as exc:  # noqa: BLE001 - `_fault_in` logs what nobody expected
             response = _fault_in(exc, visit)
         await response(scope, receive, send)
@@ -188,8 +188,8 @@ def _file_of(contents: list[JsonValue], link: ServedLink) -> _SavedFile:
     """The contents as one file: the text or the bytes, or else all contents as JSON."""
     only = contents[0] if len(contents) == 1 else None
     if isinstance(only, dict):
-        said = only.get("mimeType")
-        media_type = said if isinstance(said, str) else ""
+        mime_type = only.get("mimeType")
+        media_type = mime_type if isinstance(mime_type, str) else ""
         if isinstance(text := only.get("text"), str):
             return _named(text.encode(errors="replace"), link, media_type or "text/plain")
         if isinstance(blob := only.get("blob"), str):
@@ -211,20 +211,20 @@ def _named(content: bytes, link: ServedLink, media_type: str) -> _SavedFile:
     )
 
 
-def _answer(found: _SavedFile, headers: Headers, *, is_head: bool) -> Response:
-    etag = f'"{hashlib.sha256(found.media_type.encode() + found.content).hexdigest()[:32]}"'
-    ascii_name = found.name.encode("ascii", "replace").decode().replace("?", "_")
-    said = {
+def _answer(file: _SavedFile, headers: Headers, *, is_head: bool) -> Response:
+    etag = f'"{hashlib.sha256(file.media_type.encode() + file.content).hexdigest()[:32]}"'
+    ascii_name = file.name.encode("ascii", "replace").decode().replace("?", "_")
+    response_headers = {
         **_HEADERS,
         "ETag": etag,
-        "Content-Disposition": f"attachment; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(found.name, safe='')}",
+        "Content-Disposition": f"attachment; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(file.name, safe='')}",
     }
     if etag in etags_in(headers):
-        return Response(status_code=304, headers=said)
-    said["Content-Length"] = str(len(found.content))
-    is_text = found.media_type.startswith("text/")
-    said["Content-Type"] = f"{found.media_type}; charset=utf-8" if is_text else found.media_type
-    return Response(b"" if is_head else found.content, headers=said)
+        return Response(status_code=304, headers=response_headers)
+    response_headers["Content-Length"] = str(len(file.content))
+    is_text = file.media_type.startswith("text/")
+    response_headers["Content-Type"] = f"{file.media_type}; charset=utf-8" if is_text else file.media_type
+    return Response(b"" if is_head else file.content, headers=response_headers)
 
 
 def _fault_in(exc: Exception, visit: RequestAdmission) -> Response:
