@@ -75,7 +75,7 @@ def place_of(positions: Positions, path: KeyPath, *, key: bool = False) -> Span 
 class _Locator:
     text: str
     at: int = 0
-    spots: dict[KeyPath, Spot] = field(default_factory=dict)
+    by_path: dict[KeyPath, Spot] = field(default_factory=dict)
     elements: dict[KeyPath, int] = field(default_factory=dict)
     """The number of elements of each array of tables so far."""
 
@@ -89,7 +89,7 @@ class _Locator:
             else:
                 self._pair(table)
             self._skip(_GAP)
-        return self.spots
+        return self.by_path
 
     def _header(self) -> KeyPath:
         """Read `[a.b]` or `[[a.b]]`, and return the path of the table."""
@@ -104,7 +104,7 @@ class _Locator:
         path: KeyPath = ()
         for name, place in keys:
             path = self._last_element((*path, name))
-            self.spots.setdefault(path, Spot(place, header))
+            self.by_path.setdefault(path, Spot(place, header))
         if brackets == 1:
             return path
         return self._new_element(_without_index(path), Spot(keys[-1][1], header))
@@ -116,8 +116,8 @@ class _Locator:
     def _new_element(self, path: KeyPath, spot: Spot) -> KeyPath:
         index = self.elements.get(path, 0)
         self.elements[path] = index + 1
-        self.spots[(*path, index)] = Spot(None, spot.value)
-        self.spots.setdefault(path, spot)
+        self.by_path[(*path, index)] = Spot(None, spot.value)
+        self.by_path.setdefault(path, spot)
         return (*path, index)
 
     def _pair(self, table: KeyPath) -> None:
@@ -129,7 +129,7 @@ class _Locator:
         path = (*table, *(name for name, _ in keys))
         value = self._value(path)
         for depth, (_, place) in enumerate(keys, len(table) + 1):
-            self.spots.setdefault(path[:depth], Spot(place, value))
+            self.by_path.setdefault(path[:depth], Spot(place, value))
 
     def _keys(self) -> list[tuple[str, Span]]:
         keys = [self._key()]
@@ -164,7 +164,7 @@ class _Locator:
         self.at += 1
         while not self._closes("]"):
             element = (*path, index)
-            self.spots[element] = Spot(None, self._value(element))
+            self.by_path[element] = Spot(None, self._value(element))
             index += 1
         return Span(start, self.at)
 
