@@ -400,13 +400,13 @@ class Wire(JSONRPCDispatcher):
     def news_to(self, request_id: int | None, on_news: OnNews) -> Iterator[None]:
         """Pass changes of resources and prompts to `on_news` while this is open: those of a subscription by the id of
         its request, or with None those that belong to no subscription, as MCP 2025-11-25 sends them."""
-        told = self._news.setdefault(request_id, [])
-        told.append(on_news)
+        listeners = self._news.setdefault(request_id, [])
+        listeners.append(on_news)
         try:
             yield
         finally:
-            told.remove(on_news)
-            if not told:
+            listeners.remove(on_news)
+            if not listeners:
                 del self._news[request_id]
 
     @contextmanager

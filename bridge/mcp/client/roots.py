@@ -39,14 +39,14 @@ def roots_asked_in(requests: Mapping[str, JsonValue], roots: Sequence[str]) -> d
 def with_roots_declared(params: Mapping[str, Any] | None) -> dict[str, Any]:
     """The params of a handshake with the capability: of `initialize`, or of `server/discover`, which has the
     capabilities in `_meta`."""
-    given = dict(params or {})
-    meta = given.get("_meta")
-    if "capabilities" in given:
-        given["capabilities"] = {**given["capabilities"], **_DECLARED}
+    declaring = dict(params or {})
+    meta = declaring.get("_meta")
+    if "capabilities" in declaring:
+        declaring["capabilities"] = {**declaring["capabilities"], **_DECLARED}
     if isinstance(meta, Mapping) and CLIENT_CAPABILITIES_META_KEY in meta:
         declared = {**meta[CLIENT_CAPABILITIES_META_KEY], **_DECLARED}
-        given["_meta"] = {**meta, CLIENT_CAPABILITIES_META_KEY: declared}
-    return given
+        declaring["_meta"] = {**meta, CLIENT_CAPABILITIES_META_KEY: declared}
+    return declaring
 
 
 def capabilities_with_roots(capabilities: JsonObject, roots: Sequence[str]) -> JsonObject:

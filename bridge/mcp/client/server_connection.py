@@ -195,8 +195,8 @@ class ServerConnection:
         declared = self.session.server_capabilities
         if declared is None:
             return {}
-        shown = declared.model_dump(by_alias=True, mode="json", exclude_none=True, include=_SHAREABLE)
-        return {**shown}
+        shareable = declared.model_dump(by_alias=True, mode="json", exclude_none=True, include=_SHAREABLE)
+        return {**shareable}
 
     def present_as_tools(self, kinds: frozenset[StandInKind]) -> None:
         """Present things of these kinds as tools, as far as the server declares that it has any."""

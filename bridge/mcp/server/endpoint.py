@@ -139,8 +139,8 @@ class Endpoint:
         try:
             hop = self._require_own(headers, verb)
             if hop is not None and SHOWN_BEFORE in headers:
-                shown = (SHOWN_HEADER.encode(), headers[SHOWN_BEFORE].encode())
-                scope = {**scope, "headers": [*scope["headers"], shown]}
+                identities = (SHOWN_HEADER.encode(), headers[SHOWN_BEFORE].encode())
+                scope = {**scope, "headers": [*scope["headers"], identities]}
                 headers = Headers(scope=scope)
             path = scope["path"].removeprefix(scope.get("root_path", ""))
             metadata_url = self._metadata_url(scope, headers)

@@ -87,18 +87,18 @@ class KeptMessages:
         self._kept: dict[_Kept, None] = {}
         self._bytes = 0
 
-    def add(self, kept: _Kept) -> None:
+    def add(self, event: _Kept) -> None:
         """Keep a message. The oldest ones make room for it."""
-        self._kept[kept] = None
-        self._bytes += kept.size_bytes
+        self._kept[event] = None
+        self._bytes += event.size_bytes
         while self._bytes > self.settings.resume_limit_bytes:
             oldest = next(iter(self._kept))
             oldest.stream.session.drop(oldest)
 
-    def remove(self, kept: _Kept) -> None:
+    def remove(self, event: _Kept) -> None:
         """Keep a message no longer."""
-        del self._kept[kept]
-        self._bytes -= kept.size_bytes
+        del self._kept[event]
+        self._bytes -= event.size_bytes
 
 
 class SessionMessages(EventStore):
@@ -143,9 +143,9 @@ class SessionMessages(EventStore):
         if stream is None:
             return None
         place = int(parsed[2])
-        while following := [kept for kept in stream.kept.values() if kept.number > place]:
-            for kept in following:
-                await send_callback(kept.event)
+        while following := [held for held in stream.kept.values() if held.number > place]:
+            for held in following:
+                await send_callback(held.event)
             place = following[-1].number
         if stream.answered is None:
             stream.is_resuming = True
@@ -156,12 +156,12 @@ class SessionMessages(EventStore):
             await send_callback(EventMessage(lost, stream.event_id(stream.last, is_answer=True)))
         return None
 
-    def drop(self, kept: _Kept) -> None:
+    def drop(self, event: _Kept) -> None:
         """Keep a message no longer."""
-        del self._kept[kept]
-        del kept.stream.kept[kept.number]
-        self._bytes -= kept.size_bytes
-        self._all.remove(kept)
+        del self._kept[event]
+        del event.stream.kept[event.number]
+        self._bytes -= event.size_bytes
+        self._all.remove(event)
 
     def _begin(self, name: str) -> _SessionStream:
         """A new stream. The oldest stream that has ended is forgotten if there are too many."""
@@ -177,19 +177,19 @@ class SessionMessages(EventStore):
         return stream
 
     def _forget(self, stream: _SessionStream) -> None:
-        for kept in tuple(stream.kept.values()):
-            self.drop(kept)
+        for event in tuple(stream.kept.values()):
+            self.drop(event)
         del self._streams[stream.name], self._by_number[stream.number]
 
-    def _keep(self, kept: _Kept) -> None:
+    def _keep(self, event: _Kept) -> None:
         settings = self._all.settings
         share = settings.resume_limit_bytes // _SESSION_SHARE
-        if kept.size_bytes > share:
+        if event.size_bytes > share:
             return
-        self._kept[kept] = None
-        kept.stream.kept[kept.number] = kept
-        self._bytes += kept.size_bytes
-        self._all.add(kept)
+        self._kept[event] = None
+        event.stream.kept[event.number] = event
+        self._bytes += event.size_bytes
+        self._all.add(event)
         while len(self._kept) > settings.resume_messages or self._bytes > share:
             self.drop(next(iter(self._kept)))
 

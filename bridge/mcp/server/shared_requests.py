@@ -254,8 +254,8 @@ def _require_asking(context: Context, result: JsonObject) -> None:
     if not is_modern(context):
         words = f"The server asks for input first, which no {context.method} of this revision of MCP can give"
         raise McpRefusal(INTERNAL_ERROR, words)
-    asked = result.get("inputRequests")
-    for question in asked.values() if isinstance(asked, dict) else ():
+    questions = result.get("inputRequests")
+    for question in questions.values() if isinstance(questions, dict) else ():
         method = str(question.get("method")) if isinstance(question, dict) else ""
         params = question.get("params") if isinstance(question, dict) else None
         needed = _DECLARED_BY.get(method, echoed(method))

@@ -145,8 +145,8 @@ class SharedSessions:
         lines = headers.getlist(PASSED_HEADER)
         if not lines:
             return None
-        shown = headers.get(SHOWN_BEFORE, "")
-        request = PassedRequest(verb, self._path, headers.get(_SESSION, ""), shown)
+        identities = headers.get(SHOWN_BEFORE, "")
+        request = PassedRequest(verb, self._path, headers.get(_SESSION, ""), identities)
         try:
             hop = self._sharing.hops.accept(",".join(lines), request, self._sharing.registry.now_seconds())
         except NotPassedError as exc:
@@ -223,13 +223,13 @@ class SharedSessions:
         sharing, verb = self._sharing, scope["method"]
         body = (await receive())["body"] if verb == "POST" else b""
         ours = (SHOWN_HEADER.encode(), SHOWN_BEFORE.encode())
-        shown = Headers(scope=scope).get(SHOWN_HEADER, "")
-        request = PassedRequest(verb, self._path, text, shown)
+        identities = Headers(scope=scope).get(SHOWN_HEADER, "")
+        request = PassedRequest(verb, self._path, text, identities)
         hop = sharing.hops.header(epoch, request, body, sharing.registry.now_seconds())
         lines = [line for line in scope["headers"] if line[0] not in ours]
         lines.append((PASSED_HEADER.encode(), hop.encode()))
-        if shown:
-            lines.append((SHOWN_BEFORE.encode(), shown.encode()))
+        if identities:
+            lines.append((SHOWN_BEFORE.encode(), identities.encode()))
         passage = _Passage(send, body)
         async with anyio.create_task_group() as tasks:
 

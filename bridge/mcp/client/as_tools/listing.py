@@ -72,7 +72,7 @@ def stand_ins_from(
         made += _MAKERS[kind](listed, left_out)
     taken = {tool.name for tool in listing.tools}
     stands_for: dict[str, StandIn] = {}
-    shown: list[JsonValue] = []
+    stand_ins: list[JsonValue] = []
     for tool, stand_in in made:
         name = str(tool["name"])
         if name in taken:
@@ -80,8 +80,8 @@ def stand_ins_from(
             continue
         taken.add(name)
         stands_for[name] = stand_in
-        shown.append(tool)
-    tools, unservable = tools_from(shown, SchemaBudget(schema_values))
+        stand_ins.append(tool)
+    tools, unservable = tools_from(stand_ins, SchemaBudget(schema_values))
     return replace(
         listing,
         left_out=(*listing.left_out, *left_out, *unservable),
@@ -91,13 +91,13 @@ def stand_ins_from(
 
 def kept_entries(stand_ins: Iterable[Tool]) -> dict[StandInKind, list[JsonObject]]:
     """The entries that these tools were made from, from which `stand_ins_from` makes them again."""
-    kept: dict[StandInKind, list[JsonObject]] = {}
+    entries: dict[StandInKind, list[JsonObject]] = {}
     for tool in stand_ins:
         assert tool.stands_for is not None
-        of_kind = kept.setdefault(tool.stands_for.kind, [])
+        of_kind = entries.setdefault(tool.stands_for.kind, [])
         if tool.stands_for.entry:
             of_kind.append(tool.stands_for.entry)
-    return kept
+    return entries
 
 
 async def _read(kind: StandInKind, ask: Ask, settings: ServerSettings) -> ReadEntries:
@@ -155,8 +155,8 @@ def _name_in(entry: JsonValue, prefix: str, left_out: list[UnservableTool]) -> s
         left_out.append(UnservableTool(f"{prefix}?", "it has no name"))
         return None
     if len(name) > _NAME_CHARACTERS:
-        shown = f"{prefix}{name[:40]}…"
-        left_out.append(UnservableTool(shown, f"its name has more than {_NAME_CHARACTERS} characters"))
+        short_name = f"{prefix}{name[:40]}…"
+        left_out.append(UnservableTool(short_name, f"its name has more than {_NAME_CHARACTERS} characters"))
         return None
     if _UNSAYABLE.search(name):
         left_out.append(UnservableTool(f"{prefix}{name!r}", "its name has control characters"))

@@ -148,14 +148,14 @@ async def _contents_of(uri: str, call: CallOfStandIn) -> JsonObject:
     if not isinstance(contents, list):
         return answer
     seen: list[JsonValue] = [
-        {"type": "resource", "resource": one} for one in contents if _is_seen(one, uri, call)
+        {"type": "resource", "resource": content} for content in contents if _is_seen(content, uri, call)
     ]
     return {**{key: value for key, value in answer.items() if key != "contents"}, "content": seen}
 
 
-def _is_seen(contents: JsonValue, asked: str, call: CallOfStandIn) -> bool:
-    uri = contents.get("uri", asked) if isinstance(contents, dict) else None
-    return uri == asked or (isinstance(uri, str) and call.may_read(uri))
+def _is_seen(contents: JsonValue, requested_uri: str, call: CallOfStandIn) -> bool:
+    uri = contents.get("uri", requested_uri) if isinstance(contents, dict) else None
+    return uri == requested_uri or (isinstance(uri, str) and call.may_read(uri))
 
 
 def _fitting(entries: list[JsonObject], query: str) -> list[JsonObject]:

@@ -94,7 +94,10 @@ class UriTemplate:
         """The variables that may be lists: those with `*`."""
         expressions = (piece for piece in self.pieces if isinstance(piece, Expression))
         return frozenset(
-            variable.name for one in expressions for variable in one.variables if variable.is_exploded
+            variable.name
+            for expression in expressions
+            for variable in expression.variables
+            if variable.is_exploded
         )
 
     def expanded(self, values: Mapping[str, Value]) -> str:
