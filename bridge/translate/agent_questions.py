@@ -210,13 +210,13 @@ def question_words(message: Message | None, state: TaskState) -> str:
     """A question as text for a person, with the URLs and data that the text itself does not mention."""
     parts = message.parts if message else ()
     words = text_of_parts(parts).strip()
-    shown = [part.url for part in parts if part.url is not None and part.url not in words]
-    shown += [
+    lines = [part.url for part in parts if part.url is not None and part.url not in words]
+    lines += [
         json.dumps(part.data, ensure_ascii=False)
         for part in parts
         if _is_unmentioned_data(part, words, message)
     ]
-    return "\n".join(filter(None, [words or _NO_WORDS[state], *shown]))
+    return "\n".join(filter(None, [words or _NO_WORDS[state], *lines]))
 
 
 def _text_of(message: Message, state: TaskState) -> str:

@@ -88,9 +88,9 @@ def confirmation_key(digest: str) -> str:
     return f"{_KEY}{digest[:16]}"
 
 
-def parts_of_confirmation(skill_id: str, tool: Tool, shown: JsonObject, digest: str) -> tuple[Part, ...]:
-    """The parts that ask whether the tool may be called. `shown` are the arguments that the caller may see."""
-    lines = [f"- {name}: {_in_words(value)}" for name, value in shown.items()]
+def parts_of_confirmation(skill_id: str, tool: Tool, visible: JsonObject, digest: str) -> tuple[Part, ...]:
+    """The parts that ask whether the tool may be called. `visible` are the arguments that the caller may see."""
+    lines = [f"- {name}: {_in_words(value)}" for name, value in visible.items()]
     lead = f"{skill_id} is run once you confirm it{_why(tool)}"
     text = "\n".join(
         [
@@ -103,9 +103,9 @@ def parts_of_confirmation(skill_id: str, tool: Tool, shown: JsonObject, digest: 
     return Part(text=text), Part(data=data, media_type="application/json")
 
 
-def confirmation_metadata(skill_id: str, shown: JsonObject, digest: str) -> JsonObject:
+def confirmation_metadata(skill_id: str, visible: JsonObject, digest: str) -> JsonObject:
     """The metadata of the message that asks."""
-    echo: JsonObject = {ARGUMENTS: shown} if len(json.dumps(shown)) <= _MAX_ECHO else {}
+    echo: JsonObject = {ARGUMENTS: visible} if len(json.dumps(visible)) <= _MAX_ECHO else {}
     return {QUESTION: confirmation_key(digest), SKILL: skill_id, **echo}
 
 

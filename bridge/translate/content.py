@@ -144,8 +144,8 @@ def _parts_from_block(block: JsonValue, links: LinkRules, *, twin: bool) -> Sequ
     if block.get("type") == "resource_link" and not links.extension_active:
         read = links.read.get(str(block.get("uri")))
         if read:
-            shown = block if links.allow_file else _without_file(block)
-            return [_part_from_read(contents, shown) for contents in read]
+            readable = block if links.allow_file else _without_file(block)
+            return [_part_from_read(contents, readable) for contents in read]
     convert = _CONVERTERS.get(str(block.get("type")))
     try:
         part = convert(block, links) if convert else None

@@ -74,10 +74,10 @@ def example_of(tool: Tool) -> JsonObject | None:
     checks each value alone.
     """
     # The validator has the server's own schema, which may have arguments that are hidden from callers.
-    shown: JsonObject = {**tool.input_schema, "type": "object"}
+    object_schema: JsonObject = {**tool.input_schema, "type": "object"}
     for careful in (False, True):
-        for made in _Maker(tool, careful=careful).value(shown):
-            if isinstance(made, dict) and _fits(tool, shown, made):
+        for made in _Maker(tool, careful=careful).value(object_schema):
+            if isinstance(made, dict) and _fits(tool, object_schema, made):
                 return made
     return None
 

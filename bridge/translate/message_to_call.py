@@ -138,16 +138,16 @@ def call_from_message(
     has the phrases of the skills."""
     content = _content_of(message.parts)
     named = _named_in(content, {**metadata, **(message.metadata or {})}, skills, rules)
-    said = None
+    origin = None
     if named is None:
         only = next(iter(skills)) if len(skills) == 1 else ""
         skill_id = only if rules.default_skill is None else rules.default_skill
         takes_text = rules.default_skill is not None or _takes_text(skill_id, content, skills, rules)
-        found = None if book is None else _said_in(content, book, own_only=takes_text)
-        if isinstance(found, Doubtful):
-            return UnclearCall(fitting=found.skill_ids)
-        if found is not None:
-            named, said = (found.skill_id, found.arguments), found.said
+        meaning = None if book is None else _said_in(content, book, own_only=takes_text)
+        if isinstance(meaning, Doubtful):
+            return UnclearCall(fitting=meaning.skill_ids)
+        if meaning is not None:
+            named, origin = (meaning.skill_id, meaning.arguments), meaning.said
         elif not skill_id or (book is not None and not takes_text and asks_for_help(message, book)):
             return UnclearCall()
         elif book is not None and not takes_text and _text_into(skill_id, skills, rules) is not None:
@@ -161,7 +161,7 @@ def call_from_message(
     if tool is None:
         return UnclearCall(skill_id)
     arguments, unplaced = place_files(tool, arguments, content.files)
-    return SkillCall(skill_id, arguments, unplaced, said)
+    return SkillCall(skill_id, arguments, unplaced, origin)
 
 
 def asks_for_help(message: Message, book: PhraseBook) -> bool:
@@ -187,16 +187,16 @@ def _said_in(content: _Content, book: PhraseBook, *, own_only: bool) -> Understo
     texts = [line for text in content.texts if not _is_quote(text) for line in _lines_of(text)]
     if content.data or not 1 <= len(texts) <= _MAX_SENTENCES:
         return None
-    found = [(text, book.find(text, own_only=own_only)) for text in texts]
-    meant = [one for _, one in found if one is not None]
+    meanings = [(text, book.find(text, own_only=own_only)) for text in texts]
+    meant = [meaning for _, meaning in meanings if meaning is not None]
     if not meant:
         return None
     first, *others = meant
     if isinstance(first, Doubtful) or any(isinstance(other, Doubtful) for other in others):
-        return Doubtful(tuple(dict.fromkeys(skill_id for one in meant for skill_id in _ids_in(one))))
+        return Doubtful(tuple(dict.fromkeys(skill_id for meaning in meant for skill_id in _ids_in(meaning))))
     same = all(isinstance(other, Understood) and _is_same_call(first, other) for other in others)
-    if not same or any(one is None and says_otherwise(text) for text, one in found):
-        return Doubtful(tuple(dict.fromkeys(skill_id for one in meant for skill_id in _ids_in(one))))
+    if not same or any(meaning is None and says_otherwise(text) for text, meaning in meanings):
+        return Doubtful(tuple(dict.fromkeys(skill_id for meaning in meant for skill_id in _ids_in(meaning))))
     return first
 
 
@@ -215,12 +215,12 @@ def _lines_of(text: str) -> list[str]:
     return [text] if text else []
 
 
-def _ids_in(found: Understood | Doubtful) -> tuple[str, ...]:
-    return found.skill_ids if isinstance(found, Doubtful) else (found.skill_id,)
+def _ids_in(meaning: Understood | Doubtful) -> tuple[str, ...]:
+    return meaning.skill_ids if isinstance(meaning, Doubtful) else (meaning.skill_id,)
 
 
-def _is_same_call(one: Understood, other: Understood) -> bool:
-    return one.skill_id == other.skill_id and is_same(one.arguments, other.arguments)
+def _is_same_call(call: Understood, other: Understood) -> bool:
+    return call.skill_id == other.skill_id and is_same(call.arguments, other.arguments)
 
 
 def arguments_in(parts: Sequence[Part], tool: Tool, text_into: str | None) -> JsonObject:

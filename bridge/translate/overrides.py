@@ -174,11 +174,11 @@ def override_for(rules: Mapping[str, Rule], names: RuleNames) -> Rule | None:
 
     `rules` are by pattern, in the order of the configuration.
     """
-    found: Rule | None = None
+    merged_rule: Rule | None = None
     for pattern in _weakest_first(list(rules), names):
         rule = rules[pattern] if names.may_lift(pattern) else _without_lifting(rules[pattern])
-        found = rule if found is None else merged(found, rule)
-    return found
+        merged_rule = rule if merged_rule is None else merged(merged_rule, rule)
+    return merged_rule
 
 
 def unmatched_patterns(
@@ -293,29 +293,29 @@ def _changed_schema(
     hidden: frozenset[str],
     optional: frozenset[str],
 ) -> JsonObject:
-    shown = dict(schema)
+    visible = dict(schema)
     properties, required = schema.get("properties"), schema.get("required")
     if isinstance(properties, dict):
-        shown["properties"] = {
+        visible["properties"] = {
             name: _described(prop, rules.get(name)) for name, prop in properties.items() if name not in hidden
         }
     if isinstance(required, list):
-        shown["required"] = [name for name in required if name not in hidden and name not in optional]
+        visible["required"] = [name for name in required if name not in hidden and name not in optional]
     if isinstance(together := schema.get("dependentRequired"), dict):
-        shown["dependentRequired"] = {
+        visible["dependentRequired"] = {
             name: _without(names, hidden) for name, names in together.items() if name not in hidden
         }
     if isinstance(examples := schema.get("examples"), list):
-        shown["examples"] = [_without(example, hidden) for example in examples]
+        visible["examples"] = [_without(example, hidden) for example in examples]
     if "default" in schema:
-        shown["default"] = _without(schema["default"], hidden)
+        visible["default"] = _without(schema["default"], hidden)
     for key, inner in _inner(schema):
         changed = _changed_schema(inner, rules, hidden, optional)
-        listed = shown[key]
-        shown[key] = (
+        listed = visible[key]
+        visible[key] = (
             [changed if item is inner else item for item in listed] if isinstance(listed, list) else changed
         )
-    return shown
+    return visible
 
 
 def _inner(schema: JsonObject) -> list[tuple[str, JsonObject]]:

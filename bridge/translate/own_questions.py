@@ -130,8 +130,8 @@ def _question_for(skill_id: str, tool: Tool, problem: Problem, known: JsonObject
     hint = description.strip().partition("\n")[0] if isinstance(description, str) else ""
     choices = type_words(schema, tool.input_schema)
     hints = [hint[:_MAX_HINT], *([choices] if choices.startswith("one of ") else [])]
-    said = "; ".join(filter(None, hints))
-    return f"{question} ({said})" if said else question
+    joined_hints = "; ".join(filter(None, hints))
+    return f"{question} ({joined_hints})" if joined_hints else question
 
 
 def action_of_message(message: Message, fields: frozenset[str]) -> ElicitAction:

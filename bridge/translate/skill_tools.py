@@ -152,11 +152,11 @@ def listed_tools(
 ) -> tuple[JsonObject, ...]:
     """The tools as tools/list shows them. `gives_pages` says that long texts are shortened."""
     listed = tuple(tool.listed for tool in tools)
-    shown = search_tools(rules.found_most) if rules.granularity == "search" else listed
+    skill_tools = search_tools(rules.found_most) if rules.granularity == "search" else listed
     if not follow_up_tools:
-        return shown
+        return skill_tools
     pages = (page_tool(PAGE_TOOL),) if gives_pages else ()
-    return (*shown, *follow_ups(longest_wait_seconds), *pages)
+    return (*skill_tools, *follow_ups(longest_wait_seconds), *pages)
 
 
 def find_skills(
@@ -176,9 +176,9 @@ def find_skills(
 
 def found_as_text(tools: Sequence[AgentTool]) -> str:
     """The text of a find_skill result: the found skills as JSON, with the names that call_skill takes."""
-    shown = ("title", "description", "inputSchema")
+    fields = ("title", "description", "inputSchema")
     entries = [
-        {"skill": tool.name, **{key: tool.listed[key] for key in shown if key in tool.listed}}
+        {"skill": tool.name, **{key: tool.listed[key] for key in fields if key in tool.listed}}
         for tool in tools
     ]
     return json.dumps(entries, ensure_ascii=False)

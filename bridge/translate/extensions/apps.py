@@ -52,26 +52,26 @@ def declared_app_tools(extensions: Iterable[AgentExtension] | None) -> list[AppT
     """The tools that a card declares. Entries in another form are skipped."""
     params = next((extension.params for extension in extensions or () if extension.uri == URI), None) or {}
     tools = params.get("tools")
-    found = []
+    app_tools = []
     for tool_id, entry in tools.items() if isinstance(tools, dict) else ():
         server = entry.get("server") if isinstance(entry, dict) else None
         if isinstance(entry, dict) and isinstance(server, str):
-            found.append(AppTool(tool_id, server, entry.get("tool")))
-    return found
+            app_tools.append(AppTool(tool_id, server, entry.get("tool")))
+    return app_tools
 
 
-def with_app_link(tool: JsonObject, shown: Callable[[str], str] | None) -> JsonObject:
+def with_app_link(tool: JsonObject, to_host: Callable[[str], str] | None) -> JsonObject:
     """A listed tool whose links to its app are those that a host can read; the same object if nothing changes.
 
-    `shown` turns a URI of the server into the URI that hosts read; None if hosts cannot read the server's resources. A
+    `to_host` turns a URI of the server into the URI that hosts read; None if hosts cannot read the server's resources. A
     host then shows the tool's text.
     """
     meta = tool.get("_meta")
     if not isinstance(meta, dict):
         return tool
-    changed = _linked(meta, FLAT_LINK, shown)
+    changed = _linked(meta, FLAT_LINK, to_host)
     if isinstance(ui := meta.get("ui"), dict) and ui:
-        if linked := _linked(ui, "resourceUri", shown):
+        if linked := _linked(ui, "resourceUri", to_host):
             changed = {**changed, "ui": linked}
         else:
             del changed["ui"]
@@ -81,9 +81,9 @@ def with_app_link(tool: JsonObject, shown: Callable[[str], str] | None) -> JsonO
 
 
 def _linked(
-    values: Mapping[str, JsonValue], key: str, shown: Callable[[str], str] | None
+    values: Mapping[str, JsonValue], key: str, to_host: Callable[[str], str] | None
 ) -> dict[str, JsonValue]:
     link = values.get(key)
-    if isinstance(link, str) and shown is not None:
-        return {**values, key: shown(link)}
-    return {name: value for name, value in values.items() if name != key or shown is not None}
+    if isinstance(link, str) and to_host is not None:
+        return {**values, key: to_host(link)}
+    return {name: value for name, value in values.items() if name != key or to_host is not None}

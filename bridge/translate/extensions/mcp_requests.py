@@ -130,12 +130,12 @@ def declared_servers(extensions: Iterable[AgentExtension] | None) -> dict[str, J
     entries in another form are skipped."""
     params = next((extension.params for extension in extensions or () if extension.uri == URI), None) or {}
     servers = params.get("servers")
-    found: dict[str, JsonObject] = {}
+    capabilities_by_key: dict[str, JsonObject] = {}
     for key, server in servers.items() if isinstance(servers, dict) else ():
         capabilities = server.get("capabilities") if isinstance(server, dict) else None
         if isinstance(capabilities, dict) and capabilities:
-            found[key] = capabilities
-    return found
+            capabilities_by_key[key] = capabilities
+    return capabilities_by_key
 
 
 def shared_of(capabilities: Mapping[str, JsonValue], share: Collection[str]) -> JsonObject:
@@ -255,4 +255,8 @@ def notifications_from_parts(parts: Sequence[Part]) -> tuple[JsonObject, ...]:
     """The notifications in the parts of a status update's message; none for a message of another form."""
     data = next((part.data for part in parts if part.kind == "data"), None)
     listed = data.get("notifications") if isinstance(data, dict) else None
-    return tuple(one for one in listed if isinstance(one, dict)) if isinstance(listed, list) else ()
+    return (
+        tuple(notification for notification in listed if isinstance(notification, dict))
+        if isinstance(listed, list)
+        else ()
+    )

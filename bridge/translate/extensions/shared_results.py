@@ -70,11 +70,11 @@ def _with(result: JsonObject, key: str, is_seen: Callable[[JsonValue], bool]) ->
 
 
 def _contents(params: JsonObject, result: JsonObject, view: SharedView) -> JsonObject:
-    asked = params.get("uri")
+    requested_uri = params.get("uri")
 
     def is_seen(contents: JsonValue) -> bool:
-        uri = contents.get("uri", asked) if isinstance(contents, dict) else None
-        return uri == asked or (isinstance(uri, str) and view.may_read(uri))
+        uri = contents.get("uri", requested_uri) if isinstance(contents, dict) else None
+        return uri == requested_uri or (isinstance(uri, str) and view.may_read(uri))
 
     return _with(result, "contents", is_seen)
 
@@ -111,8 +111,8 @@ def _block(block: JsonValue, view: SharedView) -> JsonValue:
     return {"type": "text", "text": _WITHHELD}
 
 
-def _is_it(one: JsonValue, other: JsonValue) -> bool:
-    return one is other
+def _is_it(value: JsonValue, other: JsonValue) -> bool:
+    return value is other
 
 
 def _values(params: JsonObject, result: JsonObject, view: SharedView) -> JsonObject:
@@ -124,7 +124,7 @@ def _values(params: JsonObject, result: JsonObject, view: SharedView) -> JsonObj
         return result
     context = params.get("context")
     known = context.get("arguments") if isinstance(context, dict) else None
-    given = (
+    arguments = (
         {key: value for key, value in known.items() if isinstance(value, str)}
         if isinstance(known, dict)
         else {}
@@ -134,7 +134,7 @@ def _values(params: JsonObject, result: JsonObject, view: SharedView) -> JsonObj
         return (
             isinstance(value, str)
             and isinstance(name, str)
-            and view.may_become(template, {**given, name: value})
+            and view.may_become(template, {**arguments, name: value})
         )
 
     seen = _with(completion, "values", is_seen)

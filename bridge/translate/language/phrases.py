@@ -284,8 +284,8 @@ def _reader_of(slot: Slot, tool: Tool) -> tuple[_ReadValue, int]:
     """How the value of an argument is read, and the most words that it has."""
     schema = resolved_properties(tool.input_schema).get(slot.name, {})
     if slot.value is not None:
-        given = _Value(coerced(slot.value, slot.name, tool, json_first=schema.get("type") != "string"))
-        return (lambda _sentence, _start, _end: given), 0
+        constant = _Value(coerced(slot.value, slot.name, tool, json_first=schema.get("type") != "string"))
+        return (lambda _sentence, _start, _end: constant), 0
     kinds = _kinds_of(schema)
     choices = schema.get("enum")
     if isinstance(choices, list):
@@ -401,8 +401,10 @@ def _read_list(is_word: bool) -> _ReadValue:
 def _read_choice(named: Mapping[str, JsonValue]) -> _ReadValue:
     def read(sentence: Sentence, start: int, end: int) -> _Value | None:
         words = sentence.words[start:end]
-        said = " ".join(word.text if word.quoted is None else word.quoted.casefold() for word in words)
-        return _Value(named[said]) if said in named else None
+        spoken_words = " ".join(
+            word.text if word.quoted is None else word.quoted.casefold() for word in words
+        )
+        return _Value(named[spoken_words]) if spoken_words in named else None
 
     return read
 

@@ -210,8 +210,8 @@ class PhraseBook:
         words = self._skills[skill_id]
         made: list[str] = []
         for sentence in _sentences_for(words, with_name=not self._is_strict):
-            found = self.find(sentence)
-            if isinstance(found, Understood) and found.skill_id == skill_id:
+            meaning = self.find(sentence)
+            if isinstance(meaning, Understood) and meaning.skill_id == skill_id:
                 made.append(sentence)
             if len(made) == _MAX_EXAMPLES:
                 break
@@ -220,17 +220,17 @@ class PhraseBook:
     def overlaps(self, ready: Collection[str] = ()) -> Iterator[tuple[str, Said, tuple[str, ...]]]:
         """The phrases that other skills fit, too: the skill's id, the phrase, and the other skills' ids. They are
         phrases of the operator's file, or among these ready ones."""
-        for skill_id, said, phrase in self._phrases:
-            if said.origin != "phrase" and said.by not in ready:
+        for skill_id, origin, phrase in self._phrases:
+            if origin.origin != "phrase" and origin.by not in ready:
                 continue
             others: dict[str, None] = {}
             for pieces in expansions(phrase.template):
                 sentence = spoken(pieces, _stand_ins(pieces, self._skills[skill_id].tool))
-                found = None if sentence is None else self.find(sentence)
-                if isinstance(found, Doubtful):
-                    others |= dict.fromkeys(other for other in found.skill_ids if other != skill_id)
+                meaning = None if sentence is None else self.find(sentence)
+                if isinstance(meaning, Doubtful):
+                    others |= dict.fromkeys(other for other in meaning.skill_ids if other != skill_id)
             if others:
-                yield skill_id, said, tuple(others)
+                yield skill_id, origin, tuple(others)
 
     def _meaning(self, fits: Sequence[_Fit]) -> Understood | Doubtful:
         skill_ids = tuple(dict.fromkeys(fit.skill_id for fit in fits))
@@ -252,11 +252,11 @@ class PhraseBook:
         return Understood(best.skill_id, best.reading.arguments, best.said)
 
     def _fits(self, sentence: Sentence, steps: ReadingSteps, *, own_only: bool) -> Iterator[_Fit]:
-        for skill_id, said, phrase in self._phrases:
-            if own_only and said.origin != "phrase":
+        for skill_id, origin, phrase in self._phrases:
+            if own_only and origin.origin != "phrase":
                 continue
             if (reading := phrase.reading_of(sentence, steps)) is not None:
-                yield _Fit(skill_id, reading, said)
+                yield _Fit(skill_id, reading, origin)
         if not own_only and not self._is_strict:
             yield from self._fits_by_name(sentence)
 
@@ -276,17 +276,17 @@ class PhraseBook:
         if not spelled:
             return
         pieces = tuple(piece for piece, _ in spelled)
-        found: list[_Fit] = []
-        for name, skill_id, shown in self._names.get(pieces[0], ()):
+        fits: list[_Fit] = []
+        for name, skill_id, full_name in self._names.get(pieces[0], ()):
             count = len(name)
             if pieces[:count] != name or (
                 count < len(spelled) and spelled[count][1] == spelled[count - 1][1]
             ):
                 continue
             rest = spelled[count - 1][1] + 1
-            found.append(_Fit(skill_id, self._rest(skill_id, sentence, rest), Said("name", shown), count))
-        longest = max((fit.length for fit in found), default=0)
-        yield from (fit for fit in found if fit.length == longest)
+            fits.append(_Fit(skill_id, self._rest(skill_id, sentence, rest), Said("name", full_name), count))
+        longest = max((fit.length for fit in fits), default=0)
+        yield from (fit for fit in fits if fit.length == longest)
 
     def _rest(self, skill_id: str, sentence: Sentence, start: int) -> Reading:
         """What stands after the name, as the value of the property that takes it."""
@@ -295,10 +295,10 @@ class PhraseBook:
         if start == end:
             return Reading({}, 0)
         rest = Sentence(sentence.text, sentence.words[start:])
-        said = rest.between(0, len(rest.words))
+        spoken_rest = rest.between(0, len(rest.words))
         # Words that no property takes are not dropped: the client is asked, for the required values if there are any.
         not_taken = Reading(
-            {}, MAX_SENTENCE_WORDS + 1, (("", said),), bool(required_of(words.tool.input_schema))
+            {}, MAX_SENTENCE_WORDS + 1, (("", spoken_rest),), bool(required_of(words.tool.input_schema))
         )
         taking = words.text_into or _one_required(words.tool)
         if taking is None:
@@ -411,12 +411,12 @@ def _sentences_for(words: SkillWords, *, with_name: bool) -> Iterator[str]:
                 break
     name = min(words.names, key=len, default="")
     if with_name and words.is_read_only and name:
-        said = " ".join(_words_of_name(words.skill_id)) or name
+        spoken_name = " ".join(_words_of_name(words.skill_id)) or name
         taking = words.text_into or _one_required(words.tool)
-        if taking is not None and (sentence := spoken((said, Slot(taking)), optional)) is not None:
+        if taking is not None and (sentence := spoken((spoken_name, Slot(taking)), optional)) is not None:
             yield sentence
         elif not required_of(words.tool.input_schema):
-            yield said
+            yield spoken_name
 
 
 def _all_examples(tool: Tool, values: JsonObject) -> JsonObject:

@@ -205,15 +205,15 @@ def compared(word: str) -> str:
 
 def spoken(pieces: Sequence[str | Slot], values: Mapping[str, JsonValue]) -> str | None:
     """A sentence for words and arguments; None if an argument has no value that can be said."""
-    said: list[str] = []
+    words: list[str] = []
     for piece in pieces:
         if isinstance(piece, str):
-            said.append(piece)
+            words.append(piece)
         elif piece.value is None:
             if (word := _said(values.get(piece.name), is_word=piece.shape is not None)) is None:
                 return None
-            said.append(word)
-    return " ".join(said)
+            words.append(word)
+    return " ".join(words)
 
 
 def _said(value: JsonValue, *, is_word: bool) -> str | None:
@@ -223,8 +223,8 @@ def _said(value: JsonValue, *, is_word: bool) -> str | None:
         case int() | float():
             return str(value)
         case list():
-            said = [_said(item, is_word=is_word) for item in value]
-            return " and ".join(word for word in said if word) if said and all(said) else None
+            words = [_said(item, is_word=is_word) for item in value]
+            return " and ".join(word for word in words if word) if words and all(words) else None
         case str() if value.strip() and len(value.splitlines()) == 1:
             return value if not is_word or len(value.split()) == 1 else f'"{value}"'
         case _:
