@@ -44,12 +44,12 @@ def request_of(dialogue: Dialogue, model: str, answer_tokens: int, base: str) ->
     messages: list[JsonValue] = [{"role": "user", "content": dialogue.request}]
     for reply, outcome in dialogue.steps:
         use = outcome.use
-        said: list[JsonValue] = [{"type": "text", "text": reply.words}] if reply.words else []
-        said.append({"type": "tool_use", "id": use.id, "name": use.name, "input": use.arguments})
+        content: list[JsonValue] = [{"type": "text", "text": reply.words}] if reply.words else []
+        content.append({"type": "tool_use", "id": use.id, "name": use.name, "input": use.arguments})
         result: JsonObject = {"type": "tool_result", "tool_use_id": use.id, "content": outcome.text}
         if outcome.is_error:
             result["is_error"] = True
-        messages.append({"role": "assistant", "content": said})
+        messages.append({"role": "assistant", "content": content})
         messages.append({"role": "user", "content": [result]})
     tools: list[JsonValue] = [
         {"name": tool.name, "description": tool.description, "input_schema": tool.schema}

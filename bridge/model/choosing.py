@@ -104,16 +104,16 @@ class ModelChooser:
             f" {self._client.table.model} at {self._client.host}."
         )
 
-    def work(self, asked: AskModel, rules: ChoiceRules) -> PlannedWork:
+    def work(self, decision: AskModel, rules: ChoiceRules) -> PlannedWork:
         """See `Chooser.work`."""
-        otherwise = asked.otherwise
+        otherwise = decision.otherwise
         wait = ModelWait(
             str(otherwise.metadata.get(QUESTION, "")),
             otherwise.kept.decode(),
-            text=asked.text[:_MAX_RESULT],
-            question=asked.question[:_MAX_RESULT],
+            text=decision.text[:_MAX_RESULT],
+            question=decision.question[:_MAX_RESULT],
         )
-        return _Choosing(wait, rules, self._client, self._notify, asked)
+        return _Choosing(wait, rules, self._client, self._notify, decision)
 
     def go_on(self, wait: ModelWait, work: PlannedWork, rules: ChoiceRules) -> PlannedWork:
         """See `Chooser.go_on`."""
@@ -134,11 +134,11 @@ class _Choosing:
         rules: ChoiceRules,
         client: ModelClient,
         notify: Notify,
-        asked: AskModel | None = None,
+        decision: AskModel | None = None,
     ) -> None:
-        """`asked` is the decision that led here; None if a call continues that was chosen in an earlier turn."""
+        """`decision` is the decision that led here; None if a call continues that was chosen in an earlier turn."""
         self._wait = wait
-        self._asked = asked
+        self._asked = decision
         self._rules = rules
         self._client = client
         self._notify = notify
@@ -185,11 +185,11 @@ class _Choosing:
         """Tell which call comes. Stored before the call: from here on no process asks the client in its place."""
         is_short = len(json.dumps(step.arguments)) <= _MAX_ECHO
         echo: JsonObject = {ARGUMENTS: step.arguments} if is_short else {}
-        told = job.message(
+        message = job.message(
             (Part(text=f"The model {self.model} chose the skill {step.skill_id}"),),
             {MODEL: self._about(choice), SKILL: step.skill_id, **echo},
         )
-        await job.status(TaskState.WORKING, told, keep=b"")
+        await job.status(TaskState.WORKING, message, keep=b"")
 
     async def _planned(self, job: Job, decision: Decision) -> PlannedWork:
         """The work of a call. If the audit wants the intent of each call, it is recorded before.
@@ -258,19 +258,19 @@ class _Choosing:
         """Ask the client, after the words of the model: before any call, what would be asked without a model; after a
         call, what to do next."""
         words = with_visible_characters(choice.words)[:_MAX_WORDS]
-        said = (Part(text=words, metadata={MODEL: self.model}),) if words else ()
+        words_parts = (Part(text=words, metadata={MODEL: self.model}),) if words else ()
         about: JsonObject = {MODEL: self._about_all(choice)}
         steps = self._wait.steps
         if self._asked is not None and not steps:
             otherwise = self._asked.otherwise
             metadata = {**otherwise.metadata, **about}
-            return await InputRequest(replace(otherwise, parts=(*said, *otherwise.parts), metadata=metadata))(
-                job
-            )
+            return await InputRequest(
+                replace(otherwise, parts=(*words_parts, *otherwise.parts), metadata=metadata)
+            )(job)
         end = _ENDS.get(choice.outcome, "asks" if words else _NO_END)
         asks = Part(text=_UNFINISHED.format(self.model, end, steps_in_words(steps)))
         metadata = {QUESTION: self._wait.key, **about}
-        ask = RequireInput(TaskState.INPUT_REQUIRED, (*said, asks), metadata, self._wait.kept.encode())
+        ask = RequireInput(TaskState.INPUT_REQUIRED, (*words_parts, asks), metadata, self._wait.kept.encode())
         return await InputRequest(ask, is_all=False)(job)
 
     # One call of several
@@ -314,8 +314,8 @@ class _StepEvents:
     def _end(self, event: StreamResponse, update: TaskStatusUpdateEvent) -> Commit:
         state, message = update.status.state, update.status.message
         is_error = state is not TaskState.COMPLETED
-        said = (message.parts if message is not None else ()) if is_error else self._parts
-        result = _text_of(said)[:_MAX_RESULT] or (str(state) if is_error else _NOTHING)
+        parts = (message.parts if message is not None else ()) if is_error else self._parts
+        result = _text_of(parts)[:_MAX_RESULT] or (str(state) if is_error else _NOTHING)
         step = replace(self._step, result=result, is_error=is_error)
         self.wait = replace(self.wait, steps=(*self.wait.steps, step))
         self.is_ended = True
@@ -355,8 +355,8 @@ def _telling_of(about: JsonObject, emit: _Emit) -> _Emit:
             case StreamResponse(status_update=TaskStatusUpdateEvent() as update) if (
                 update.status.state in SETTLED and (message := update.status.message) is not None
             ):
-                said = message.changed(metadata={**(message.metadata or {}), MODEL: about})
-                status = update.status.changed(message=said)
+                message_with_note = message.changed(metadata={**(message.metadata or {}), MODEL: about})
+                status = update.status.changed(message=message_with_note)
                 event = event.changed(status_update=update.changed(status=status))
         return emit(event, keep)
 

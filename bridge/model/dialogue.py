@@ -129,8 +129,8 @@ def dialogue_on(
     """The dialogue on a client's text. `question` is what the agent asked before, or empty. `fence` is a random number.
     `is_in_rounds` lets the model call tools in turn, and answer in its own words."""
     system = _SYSTEM_IN_ROUNDS if is_in_rounds else _SYSTEM
-    asked = f"The agent asked:\n{fenced(question, fence)}\nThe person answers:\n" if question else ""
-    request = f"{asked}{text[:_MAX_TEXT]}"
+    context = f"The agent asked:\n{fenced(question, fence)}\nThe person answers:\n" if question else ""
+    request = f"{context}{text[:_MAX_TEXT]}"
     return Dialogue(system.format(fence=fence), request, tuple(tools), may_call=may_call)
 
 
@@ -154,9 +154,9 @@ def offered_tools(tools: Mapping[str, Tool], text: str, most: int, fence: str) -
         if name in names:
             continue
         names.add(name)
-        said = tool.text("description") or tool.text("title") or tool.name
+        description = tool.text("description") or tool.text("title") or tool.name
         offered.append(
-            OfferedTool(name, skill_id, fenced(said[:_MAX_DESCRIPTION], fence), _object_schema(tool))
+            OfferedTool(name, skill_id, fenced(description[:_MAX_DESCRIPTION], fence), _object_schema(tool))
         )
     return tuple(offered)
 
@@ -170,8 +170,8 @@ def _object_schema(tool: Tool) -> JsonObject:
 def _likeness(words: frozenset[str], skill_id: str, tool: Tool) -> float:
     """How many words of a text a tool has in its names, and how many in its description."""
     named = _words_in(f"{skill_id} {tool.name} {tool.text('title') or ''}")
-    told = _words_in(" ".join([tool.text("description") or "", *properties_of(tool.input_schema)]))
-    return 3 * len(words & named) + len(words & (told - named))
+    described = _words_in(" ".join([tool.text("description") or "", *properties_of(tool.input_schema)]))
+    return 3 * len(words & named) + len(words & (described - named))
 
 
 def _words_in(text: str) -> frozenset[str]:
