@@ -63,8 +63,8 @@ def declared_app_tools(extensions: Iterable[AgentExtension] | None) -> list[AppT
 def with_app_link(tool: JsonObject, to_host: Callable[[str], str] | None) -> JsonObject:
     """A listed tool whose links to its app are those that a host can read; the same object if nothing changes.
 
-    `to_host` turns a URI of the server into the URI that hosts read; None if hosts cannot read the server's resources. A
-    host then shows the tool's text.
+    `to_host` turns a URI of the server into the URI that hosts read; None if hosts cannot read resources of the server.
+    A host then shows the text of the tool.
     """
     meta = tool.get("_meta")
     if not isinstance(meta, dict):
