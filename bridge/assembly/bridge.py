@@ -17,19 +17,17 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from urllib.parse import urlsplit
 
 import anyio
 from starlette.types import ASGIApp
 
 from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.client.login_lead import login_lead
-from bridge.a2a.model.objects import GRPC, AgentInterface
+from bridge.a2a.model.objects import AgentInterface
 from bridge.a2a.server.catalog import CatalogAgent as Listed
 from bridge.a2a.server.catalog import CatalogApp
 from bridge.a2a.server.discovery import DiscoveryApp
 from bridge.a2a.server.signed_cards import CardSigning
-from bridge.a2a.wire.versions import VERSIONS
 from bridge.assembly.admission import Admission
 from bridge.assembly.card_signing import card_signer_of
 from bridge.assembly.health.findings import Health
@@ -44,7 +42,6 @@ from bridge.assembly.offered_server import (
 from bridge.assembly.other_replicas import BridgeReplicas, ReplicaWords, replicas_of
 from bridge.assembly.parts import MountedServer, Parts, PartTask, PlannedPart, RetiringParts, catalogs_of
 from bridge.assembly.plan import (
-    LOOPBACK_HOST,
     Changes,
     OfferedPlan,
     Plan,
@@ -60,6 +57,7 @@ from bridge.assembly.published_agent import (
     SharedByAgents,
     ToolRights,
     forwarding_agent,
+    grpc_interfaces,
     path_of,
     published,
     tools_agent,
@@ -77,7 +75,6 @@ from bridge.local.user_folders import state_folder
 from bridge.mcp.client.kept_listings import FOLDER_NAME, listings_in
 from bridge.mcp.client.upstream import Upstream
 from bridge.notices import Notice
-from bridge.pinned.guard import DefinitionState
 from bridge.source_state import SourceState
 from bridge.text.jsonvalues import JsonObject
 
@@ -444,18 +441,8 @@ class Bridge:
         return self._remotes[name]
 
     def _find_interfaces(self, base_url: str, name: str) -> tuple[AgentInterface, ...]:
-        """The interface of gRPC. The only agent of a bridge or of an address has no tenant, since clients of 0.3 cannot
-        send one."""
-        own = self.grpc_ports.get(name)
-        port = own or self.grpc_ports.get("")
-        if port is None:
-            return ()
-        host = urlsplit(base_url).hostname or LOOPBACK_HOST
-        near = f"{f'[{host}]' if ':' in host else host}:{port}"
-        url = near if own else self._place.grpc_public or near
-        tenant = name if len(self.parts.published) > 1 and not own else None
-        version = VERSIONS.current.version
-        return (AgentInterface(url=url, protocol_binding=GRPC, tenant=tenant, protocol_version=version),)
+        is_alone = len(self.parts.published) <= 1
+        return grpc_interfaces(base_url, name, self.grpc_ports, self._place.grpc_public, is_alone=is_alone)
 
     async def _start_offered(self, plan: Plan, fresh: Parts) -> None:
         """Start new MCP servers concurrently, since each may wait a while for cards that it does not know yet."""
@@ -593,12 +580,8 @@ class Bridge:
         ]
 
     def _public(self) -> list[Listed]:
-        plans = self.plan.published
-        return [
-            listed
-            for listed in self._listed()
-            if (plan := plans.get(listed.name)) is not None and plan.public
-        ]
+        public = {name for name, plan in self.plan.published.items() if plan.public}
+        return [listed for listed in self._listed() if listed.name in public]
 
     def _admit(self, plan: Plan) -> None:
         """Admit the principals of a plan, and tell clients, because the lists they see depend on their rights."""
@@ -650,26 +633,13 @@ class Bridge:
             return None
         if self.replicas is not None and not name:
             report["replicas"] = self.replicas.report
-        if not name and (differing := self._differing()):
+        if not name and (differing := self._shared.guard.differing):
             report["definitions"] = differing
         if self.telemetry.audit is not None and (fault := self.telemetry.audit.fault) is not None:
             report |= {"status": Fitness.NOT_READY, "audit": fault}
         if closed := self.admission.closed:
             report |= {"status": Fitness.NOT_READY, "access": closed}
         return report
-
-    @property
-    def definition_states(self) -> Mapping[str, DefinitionState]:
-        """How the pinned servers and agents differ from the lock, by their titles."""
-        return self._shared.guard.states
-
-    def _differing(self) -> JsonObject:
-        """The servers and agents whose definitions are not as in the lock, by their titles."""
-        return {
-            state.title: state.to_object()
-            for state in self._shared.guard.states.values()
-            if state.differences or not state.is_locked
-        }
 
 
 def _mcp_path(name: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
+from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -14,7 +15,7 @@ from bridge.a2a.client.agent_card import OwnCard
 from bridge.a2a.layers.chain import layers_around, shared_tasks
 from bridge.a2a.layers.operations import TaskOperations
 from bridge.a2a.model.life import IdsAndClock
-from bridge.a2a.model.objects import GRPC, AgentSkill
+from bridge.a2a.model.objects import GRPC, AgentInterface, AgentSkill
 from bridge.a2a.push.sender import PushSender
 from bridge.a2a.server.app import AgentLimits, AgentServer, FindInterfaces, no_interfaces
 from bridge.a2a.server.service import AgentService
@@ -28,7 +29,7 @@ from bridge.agents_as_agent.agent import ForwardingAgent
 from bridge.agents_as_agent.contexts import Contexts
 from bridge.agents_as_agent.options import ForwardOptions
 from bridge.assembly.ids import OrderedIds, clock_of, elapsed_ms, now_ms
-from bridge.assembly.plan import ProcessPlan, PublishedPlan
+from bridge.assembly.plan import LOOPBACK_HOST, ProcessPlan, PublishedPlan
 from bridge.assembly.push import webhooks_of
 from bridge.assembly.remote_agents import RemoteAgents, keys_of
 from bridge.assembly.stores import store_for
@@ -154,6 +155,24 @@ class PublishedAgent:
     def _announce_card_change(self) -> None:
         for card in self._own_cards.values():
             card.note_change()
+
+
+def grpc_interfaces(
+    base_url: str, name: str, ports: Mapping[str, int], public: str | None, *, is_alone: bool
+) -> tuple[AgentInterface, ...]:
+    """The interface of gRPC of an agent. `ports` are by agent, with "" for the port of all, and `public` is the address
+    of that port for clients. The only agent of a bridge or of an address has no tenant, since clients of 0.3 cannot
+    send a tenant."""
+    own = ports.get(name)
+    port = own or ports.get("")
+    if port is None:
+        return ()
+    host = urlsplit(base_url).hostname or LOOPBACK_HOST
+    near = f"{f'[{host}]' if ':' in host else host}:{port}"
+    url = near if own else public or near
+    tenant = None if is_alone or own else name
+    version = VERSIONS.current.version
+    return (AgentInterface(url=url, protocol_binding=GRPC, tenant=tenant, protocol_version=version),)
 
 
 def path_of(name: str) -> str:

@@ -19,7 +19,6 @@ from bridge.a2a.client.interfaces import ConnectionPolicy, Trust
 from bridge.a2a.client.version_question import version_question
 from bridge.a2a.wire.versions import VERSIONS
 from bridge.agents_as_tools.push_hints import PushHints
-from bridge.assembly.pinned import ApprovedCard
 from bridge.assembly.plan import Plan, ProcessPlan, RemotePlan
 from bridge.config.tables.profile import Profile
 from bridge.errors import UsageError
@@ -33,6 +32,7 @@ from bridge.local.user_folders import cache_folder, state_folder
 from bridge.notices import Notify, TokenListener, ignore_notice
 from bridge.pinned.guard import DefinitionGuard
 from bridge.pinned.lock import agent_title
+from bridge.remotes.approved_card import ApprovedCard
 from bridge.remotes.grpc_calls import GrpcTransports
 from bridge.remotes.on_behalf import ByExchange, ByHeader, ByLogin, OnBehalf
 from bridge.remotes.remote_agent import RemoteAgent

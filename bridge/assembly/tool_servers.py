@@ -10,13 +10,13 @@ import anyio
 import anyio.abc
 
 from bridge.assembly.parts import Parts, PartTask, PlannedPart, servers_of
-from bridge.assembly.pinned import ServerApprover
 from bridge.assembly.plan import Plan, PublishedPlan, ServerPlan
 from bridge.assembly.plan_digest import server_bytes
 from bridge.errors import PeerError, UsageError
 from bridge.identity.logins.kept_logins import CallerLogins
 from bridge.identity.logins.login_credentials import LoginConfig
 from bridge.local.user_folders import state_folder
+from bridge.mcp.client.approver import ServerApprover
 from bridge.mcp.client.kept_listings import (
     ListingKeeper,
     ListingMemory,

@@ -24,6 +24,12 @@ _LOGGED_MOST: Final = 10
 """The most differences of one listing that are logged one by one."""
 
 
+def held_back_words(difference: Difference) -> str:
+    """Why an item is not offered, as the end of a sentence."""
+    said = "is not approved yet" if difference.change == "new" else "has changed since it was approved"
+    return f"its definition {said}: {MEND}"
+
+
 @dataclass(frozen=True, slots=True)
 class DefinitionState:
     """What is known of one pinned server or agent."""
@@ -88,6 +94,15 @@ class DefinitionGuard:
     def states(self) -> Mapping[str, DefinitionState]:
         """The pinned servers and agents that have been compared, by their titles."""
         return self._states
+
+    @property
+    def differing(self) -> JsonObject:
+        """The servers and agents that are not as in the lock, as JSON, by their titles."""
+        return {
+            title: state.to_object()
+            for title, state in self._states.items()
+            if state.differences or not state.is_locked
+        }
 
     def refused(self, title: str, present: Definitions) -> Mapping[tuple[ItemKind, str], Difference]:
         """Compare definitions with the lock, and note the differences. Returns the items that must not be offered."""

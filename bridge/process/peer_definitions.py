@@ -10,15 +10,16 @@ import anyio
 from mcp_types import METHOD_NOT_FOUND
 
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.pinned import definitions_in, skills_in
 from bridge.assembly.plan import Plan
 from bridge.errors import PeerError
+from bridge.mcp.client.approver import definitions_in
 from bridge.mcp.client.as_tools.entries import ListBounds, ReadEntries
 from bridge.mcp.client.as_tools.entries import entries_of as read_entries
 from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.upstream import Upstream
 from bridge.pinned.definitions import Definitions, ItemKind, entries_of
 from bridge.pinned.lock import PinnedSource, agent_title, server_title
+from bridge.remotes.approved_card import skills_in
 from bridge.remotes.remote_agent import RemoteAgent
 from bridge.text.jsonvalues import JsonObject
 

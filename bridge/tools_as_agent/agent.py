@@ -55,7 +55,7 @@ from bridge.tools_as_agent.run import Conclusion, InputRequest, ToolRun
 from bridge.tools_as_agent.run_for_caller import RunForCaller, require_caller_token
 from bridge.tools_as_agent.shared_requests import SharedRequests, rights_now, waiting_request
 from bridge.tools_as_agent.skill_sources import SkillSource, SkillSourceStates, served_tools
-from bridge.tools_as_agent.skills import Skill, Skills, skill_remarks, skills_of
+from bridge.tools_as_agent.skills import Skill, Skills, skill_remarks, skills_of, with_routes
 from bridge.translate.extensions import host_tasks, log_messages
 from bridge.translate.extensions.apps import URI as APPS
 from bridge.translate.extensions.apps import declaration as app_tools
@@ -172,7 +172,7 @@ class ToolsAgent:
             ),
             ready={source.key: source.ready for source in self._sources.values()},
         )
-        self.options = _with_routes(self._chosen, self.skill_set)
+        self.options = with_routes(self._chosen, self.skill_set)
         self._turns.set({skill.key: skill.override.concurrency for skill in self.skill_set.skills})
         self._card_at.cache_clear()
         self._remark()
@@ -649,19 +649,3 @@ def _without_its_process(question: ServerQuestion) -> PlannedWork:
         return Conclusion(End(TaskState.FAILED, _PROCESS_GONE))
     anew = replace(question, way=ResumeMode.OPEN, request_state=None, is_of_process=False)
     return InputRequest(ask_server_questions(anew, open_questions(anew)))
-
-
-def _with_routes(options: AgentOptions, skills: Skills) -> AgentOptions:
-    """The options with routes for the current skills: with the `text_into` of single skills, and with the current id of
-    the default skill. The default skill has no id while another tool may still get it."""
-    properties = {skill.id: skill.override.text_into for skill in skills.skills}
-    chosen = {skill_id: name for skill_id, name in properties.items() if name is not None}
-    wanted = options.route.default_skill
-    named_skill = None if wanted is None else skills.named(wanted)
-    default = "" if wanted in skills.by_id else wanted
-    route = replace(
-        options.route,
-        text_into={**options.route.text_into, **chosen},
-        default_skill=default if named_skill is None else named_skill.id,
-    )
-    return options if route == options.route else replace(options, route=route)

@@ -466,3 +466,19 @@ def _on_skill(skill: Skill, overrides: Mapping[str, SkillOverride]) -> Iterator[
             yield Remark((*where, "default"), problem.message)
         elif is_hidden(problem.name, rules):
             yield Remark(where, NEVER_GIVEN)
+
+
+def with_routes(options: AgentOptions, skills: Skills) -> AgentOptions:
+    """The options with routes for the current skills: with the `text_into` of single skills, and with the current id of
+    the default skill. The default skill has no id while another tool may still get it."""
+    properties = {skill.id: skill.override.text_into for skill in skills.skills}
+    chosen = {skill_id: name for skill_id, name in properties.items() if name is not None}
+    wanted = options.route.default_skill
+    named_skill = None if wanted is None else skills.named(wanted)
+    default = "" if wanted in skills.by_id else wanted
+    route = replace(
+        options.route,
+        text_into={**options.route.text_into, **chosen},
+        default_skill=default if named_skill is None else named_skill.id,
+    )
+    return options if route == options.route else replace(options, route=route)

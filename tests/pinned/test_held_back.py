@@ -239,7 +239,8 @@ async def test_shared_prompts_and_templates_are_held_back(tmp_path: Path, era: E
 
         await there.apply(pinned=pinned("warn", title, **without))
         assert len((await client.result("prompts/list"))["prompts"]) == 2
-        assert {item.name for item in there.bridge.definition_states[title].differences} >= {"leak"}
+        differing = (await there.json("/readyz"))["definitions"][title]["differences"]
+        assert {item["name"] for item in differing} >= {"leak"}
 
 
 ARGUMENT = {"name": "name", "value": "a"}

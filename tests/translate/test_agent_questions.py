@@ -42,6 +42,7 @@ from bridge.translate.elicitation import (
     state_of_questions,
 )
 from bridge.translate.extensions.bridge import ANSWER, BLOCK, QUESTION
+from bridge.translate.message_to_call import UnclearCall
 from bridge.translate.own_questions import ElicitAction
 from bridge.translate.refusals import UntoldRefusal
 from tests.support.tools import tool
@@ -183,7 +184,7 @@ def test_the_bridges_own_questions_become_forms() -> None:
     (asked,) = ask(*parts, metadata={QUESTION: "arguments"})
     assert asked.own_key == "arguments"
     assert asked.params["requestedSchema"]["properties"]["a"]["type"] == "string"
-    which = own_questions.ask_which_skill(own_questions.UnclearCall(), {"t": tool})
+    which = own_questions.ask_which_skill(UnclearCall(), {"t": tool})
     (asked,) = ask(*which, metadata={QUESTION: "which-skill"})
     assert (asked.own_key, asked.text_field) == ("which-skill", TEXT_FIELD)
 

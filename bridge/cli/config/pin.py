@@ -95,7 +95,7 @@ def pin(**options: Any) -> int:
 
 
 @dataclass(frozen=True)
-class _Changes:
+class _LockChanges:
     """What is not as in the lock, and the lock that has it."""
 
     lock: Lock
@@ -175,7 +175,7 @@ def _read(plan: Plan, wait_seconds: float) -> ReadDefinitions:
     return anyio.run(read)
 
 
-def _changes(plan: Plan, titles: frozenset[str], before: Lock, read: ReadDefinitions) -> _Changes:
+def _changes(plan: Plan, titles: frozenset[str], before: Lock, read: ReadDefinitions) -> _LockChanges:
     from bridge.pinned.differences import differences
     from bridge.pinned.lock import Lock, agent_title, server_title
     from bridge.pinned.oddities import hidden_characters, oddities, vanished
@@ -198,7 +198,7 @@ def _changes(plan: Plan, titles: frozenset[str], before: Lock, read: ReadDefinit
     ):
         if (oddity.title, oddity.kind, oddity.name) in news:
             odd[oddity.title] = (*odd.get(oddity.title, ()), str(oddity))
-    return _Changes(
+    return _LockChanges(
         Lock({**kept, **sources}),
         changed,
         odd,

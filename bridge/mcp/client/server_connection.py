@@ -270,11 +270,7 @@ class ServerConnection:
             if on_progress is not None:
                 on_progress(report)
 
-        rounds: JsonObject = {}
-        if call.input_responses is not None and (call.request_state is not None or self.era is Era.MODERN):
-            rounds["inputResponses"] = call.input_responses
-        if call.request_state is not None:
-            rounds["requestState"] = call.request_state
+        rounds = self._rounds_of(call)
         params: JsonObject = {"name": tool.name, "arguments": call.arguments, **rounds}
         if tool.runs_only_as_task and self.takes_calls_as_tasks:
             params["task"] = {"ttl": call.task_ttl_ms}
@@ -309,6 +305,15 @@ class ServerConnection:
             if request_id is not None and self.logs is not None:
                 self.logs.end(request_id)
             self.questions.end(asking)
+
+    def _rounds_of(self, call: ToolCall) -> JsonObject:
+        """The answers to the questions of the round before, as they stand in a request."""
+        rounds: JsonObject = {}
+        if call.input_responses is not None and (call.request_state is not None or self.era is Era.MODERN):
+            rounds["inputResponses"] = call.input_responses
+        if call.request_state is not None:
+            rounds["requestState"] = call.request_state
+        return rounds
 
     async def _begin_logs(self, request_id: int, sink: LogSink) -> JsonObject:
         """Pass the log messages of a call to its sink, until `LogRouter.end`. At a server of MCP 2025-11-25 or older,
