@@ -61,6 +61,10 @@ class _Prober:
     guard: AddressGuard | None
 
 
+_DATA: Final = re.compile(rb"^data:[ \t]*\S", re.MULTILINE)
+"""The data of an event. A server may first send an event with an id and without data."""
+
+
 class WantedKind(StrEnum):
     """The kind of peer that the command needs."""
 
@@ -276,7 +280,7 @@ async def _answer_to(
     headers: Mapping[str, str] | None = None,
 ) -> httpx2.Response | None:
     """The answer to a request, with at most `_BODY_BYTES` of its body; None if no answer came. A stream is read up to
-    its first event."""
+    its first event with data."""
     accepted = (
         "application/json, text/event-stream" if body is not None else "application/json, text/html, */*"
     )
@@ -293,7 +297,7 @@ async def _answer_to(
         try:
             async for chunk in answer.aiter_bytes():
                 read += chunk
-                if len(read) > _BODY_BYTES or (b"data:" in read and read.endswith((b"\n\n", b"\r\n\r\n"))):
+                if len(read) > _BODY_BYTES or (_DATA.search(read) and read.endswith((b"\n\n", b"\r\n\r\n"))):
                     break
         finally:
             await answer.aclose()
