@@ -82,6 +82,7 @@ def _of_file(options: dict[str, Any]) -> tuple[bundle.Bundle, Mapping[str, bytes
     from bridge.config.load import load
     from bridge.config.tables.profile import mappings_folder
     from bridge.config.text.secrets import secrets_in
+    from bridge.pinned.lock import lock_beside
 
     for option in (name for name in names_of_agents_options() if options[name]):
         raise UsageError(
@@ -90,7 +91,8 @@ def _of_file(options: dict[str, Any]) -> tuple[bundle.Bundle, Mapping[str, bytes
     file = Path(from_file.path_of(options))
     loaded = load(file)
     shipped = mappings_folder()
-    named = sorted(str(one) for one in loaded.files - {file} if shipped not in one.parents)
+    absent = {lock_beside(file)} if loaded.lock is None else set()
+    named = sorted(str(one) for one in loaded.files - {file} - absent if shipped not in one.parents)
     if named:
         raise UsageError(f"a bundle has one file, and {file.name} names others: {', '.join(named)}")
     variables = sorted({one.reference.removeprefix("env:") for one in secrets_in(loaded.config)})
