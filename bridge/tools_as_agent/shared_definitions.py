@@ -13,7 +13,6 @@ from mcp_types import INVALID_PARAMS
 from pydantic import JsonValue
 
 from bridge.errors import PeerError
-from bridge.mcp.client.as_tools.entries import ListBounds, entries_of
 from bridge.mcp.client.session import Session
 from bridge.mcp.client.upstream import Upstream
 from bridge.mcp.client.values import Approver, SharedItemKind
@@ -56,6 +55,9 @@ async def refusal_of(
     named = _named_by(request)
     if named is None or not approver.refuses:
         return None
+    # Imported only where changes are refused.
+    from bridge.mcp.client.as_tools.entries import ListBounds, entries_of
+
     kind, name = named
     method = _LISTED_BY[kind]
     _, field, name_key = _LISTS[method]
