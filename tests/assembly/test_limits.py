@@ -63,6 +63,7 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
             "links",
             "shares_apps",
             "shares_logs",
+            "shares_tasks",
             "chooser",
         },
         "FreshnessBounds": {"retry_seconds", "answer_seconds"},
@@ -95,7 +96,7 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
             "piece_seconds",
             "stale_seconds",
         },
-        "ToolCall": {"input_responses", "may_read", "meta", "request_state"},
+        "ToolCall": {"input_responses", "may_read", "meta", "request_state", "takes_tasks"},
         "HttpTarget": {
             "callers",
             "headers",
