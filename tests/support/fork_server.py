@@ -45,6 +45,8 @@ ROOT: Final = Path(__file__).parents[2]
 MOST_BYTES: Final = 1 << 20
 """How long a request may be: arguments and environment."""
 UNBUFFERED: Final = "PYTHONUNBUFFERED"
+READY: Final = b"ready"
+"""What the server says first, once it has imported everything."""
 
 
 class Start(NamedTuple):
@@ -266,7 +268,9 @@ if __name__ == "__main__":
             importlib.import_module(_found.name)
     if validated_again.VARIABLE in os.environ:  # a run of pytest reads what is noted
         validated_again.install()
-    _serving = _Server(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]))
+    _control, _listener = (socket.socket(fileno=int(number)) for number in sys.argv[1:])
+    _control.send(READY)
+    _serving = _Server(_control, _listener)
     _serving.run()
     if _serving.becomes is not None:
         _become(*_serving.becomes)

@@ -125,6 +125,8 @@ def _server() -> tuple[socket.socket, subprocess.Popen[bytes]]:
             stdin=subprocess.DEVNULL,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
+    # A test whose program begins within the time of its imports would wait for them within a limit of its own.
+    assert ours.recv(MOST_BYTES) == fork_server.READY, "the fork server has ended"
     return ours, process
 
 
