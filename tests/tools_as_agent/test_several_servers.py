@@ -21,7 +21,7 @@ from bridge.translate.extensions.availability import (
 from bridge.translate.overrides import SkillOverride
 from tests.peers.py_client import PyClient
 from tests.support.asking import asking_command, asking_url
-from tests.support.limits import url_at
+from tests.support.limits import server_settings, url_at
 from tests.support.running import call_part, message, texts
 from tests.support.several import Team, chosen, said_by, source, state, team, words
 from tests.support.tool_server import ToolServer, listed
@@ -30,6 +30,8 @@ pytestmark = pytest.mark.proves("map-servers")
 
 TEXT = {"type": "string"}
 DEADLINE = 20
+GIVEN_UP_SOON = {"settings": server_settings(connect_seconds=3)}
+"""Limits of a server in this process, whose end a call waits for."""
 NOWHERE = url_at("http://127.0.0.1:1/mcp")
 
 
@@ -116,7 +118,7 @@ async def test_the_skills_of_a_server_that_went_down_stay_and_their_calls_fail()
     one, stop, gone = desk(), anyio.Event(), anyio.Event()
     async with anyio.create_task_group() as tasks, lab().run() as other:
         await tasks.start(until, one, stop, gone)
-        async with team({"desk": one.target, "lab": other.target}) as served:
+        async with team({"desk": one.target, "lab": other.target}, limits=GIVEN_UP_SOON) as served:
             before = list(await served.skills())
             stop.set()
             with anyio.fail_after(DEADLINE):
@@ -305,7 +307,8 @@ async def test_the_card_lists_unavailable_skills_after_a_while(
     async with anyio.create_task_group() as tasks, lab().run() as other:
         await tasks.start(until, one, stop, gone)
         targets = {"desk": one.target, "lab": other.target}
-        async with team(targets, agent={"unavailable_after_seconds": seconds}) as served:
+        options = {"unavailable_after_seconds": seconds}
+        async with team(targets, agent=options, limits=GIVEN_UP_SOON) as served:
             before, (_, tag) = await served.skills(), await served.card()
             assert await unavailable(served) == []
             stop.set()
