@@ -323,15 +323,16 @@ class LoginLooks:
     def _places(self) -> anyio.CapacityLimiter:
         return anyio.CapacityLimiter(_LOOKS_AT_ONCE)
 
-    async def find(self, keeper: LoginKeeper, key: LoginKey) -> Login | None:
-        """See `LoginKeeper.find`.
+    async def find(self, keeper: LoginKeeper, key: LoginKey, not_before: float) -> Login | None:
+        """See `LoginKeeper.find`. A read counts if it began at `not_before`, by the clock of the event loop, or later:
+        another process may have deleted the login after an earlier read.
 
         Raises:
             TimeoutError: the place of the logins does not answer.
         """
         async with one_at_a_time(self._looking, (keeper, key)):
             look = self._latest.get((keeper, key))
-            if look is None or not self._counts(look):
+            if look is None or look.at < not_before or not self._counts(look):
                 async with self._places:
                     until, at = self.moved.next, anyio.current_time()
                     with anyio.fail_after(_LOOK_SECONDS):
@@ -397,7 +398,7 @@ class KeptCallerLogins:
     async def settled(self, awaited: AwaitedLogin, *, is_patient: bool) -> bool | None:
         """See `CallerLogins`."""
         over_at = awaited.expires_at + self.login_config.late_seconds
-        pauses = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
+        pauses, begun_at = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS), anyio.current_time()
         while time.time() < over_at + _LATE_SECONDS:
             if awaited.vouched_by not in ("", self.voucher_of(awaited.principal)):
                 return None  # the name belongs to another principal now
@@ -405,7 +406,9 @@ class KeptCallerLogins:
                 return None  # a new login would be a login at another server
             moved = self.looks.moved.next
             try:
-                login = await self.looks.find(self.login_config.keeper, self._key(awaited.principal))
+                login = await self.looks.find(
+                    self.login_config.keeper, self._key(awaited.principal), begun_at
+                )
             except (
                 BridgeError,
                 OSError,
