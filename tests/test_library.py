@@ -175,6 +175,7 @@ for line in sys.stdin:
     )
 
 
+@pytest.mark.outside
 async def test_a_command_that_is_not_there_is_a_plain_usage_error() -> None:
     file = {**GREETING, "tool_servers": {"demo": {"command": ["no-such-command"], "fail": "closed"}}}
     with pytest.raises(UsageError, match="no-such-command"):
@@ -194,6 +195,7 @@ async def test_a_server_object_that_cannot_start_is_a_plain_peer_error() -> None
     assert "no database" in "".join(caught.value.__notes__)
 
 
+@pytest.mark.outside
 async def test_several_servers_that_are_down_are_all_told_of() -> None:
     tables = {name: {"command": [f"no-such-{name}"], "fail": "closed"} for name in ("one", "two")}
     file = {

@@ -173,6 +173,7 @@ def test_a_stop_prints_the_number_of_running_tasks(
     assert caplog.messages == [f"stopping, {words}"]
 
 
+@pytest.mark.outside
 async def test_a_quiet_start_logs_its_address_at_info(caplog: pytest.LogCaptureFixture) -> None:
     """It is told at the command's default level, which is `warning`."""
     logging.getLogger("bridge").setLevel(logging.WARNING)

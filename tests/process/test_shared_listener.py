@@ -200,6 +200,7 @@ def test_options_that_cannot_be_are_refused_with_2(
 
 
 @posix
+@pytest.mark.outside
 async def test_a_socket_for_replicas_is_for_this_user_and_is_gone_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / "1.sock"
     address = ReplicaAddress.parse(f"unix:{path}")
