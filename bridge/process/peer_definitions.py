@@ -39,6 +39,11 @@ class ReadDefinitions:
     sources: Mapping[str, PinnedSource]
     unread: Mapping[str, str]
 
+    @property
+    def definitions(self) -> dict[str, Definitions]:
+        """The definitions that were read, by title."""
+        return {title: source.definitions for title, source in self.sources.items()}
+
 
 async def read_definitions(plan: Plan, bridge: Bridge) -> ReadDefinitions:
     """Read the definitions of all servers and agents of a plan that can be reached now."""

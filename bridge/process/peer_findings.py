@@ -23,7 +23,7 @@ from bridge.mcp.tools import Tool
 from bridge.pinned.definitions import NOUNS
 from bridge.pinned.differences import differences
 from bridge.pinned.guard import MEND
-from bridge.pinned.oddities import oddities, vanished
+from bridge.pinned.oddities import Oddity, vanished
 from bridge.process.peer_definitions import ReadDefinitions
 from bridge.remotes.remote_agent import RemoteAgent
 from bridge.text.command_packages import package_of
@@ -94,12 +94,14 @@ def server_findings(
     )
 
 
-def with_definitions(peer: PeerFindings, plan: Plan, read: ReadDefinitions) -> PeerFindings:
-    """The findings about a peer, with how its definitions differ from the lock and what stands out in them."""
+def with_definitions(
+    peer: PeerFindings, plan: Plan, read: ReadDefinitions, odd: Sequence[Oddity]
+) -> PeerFindings:
+    """The findings about a peer, with how its definitions differ from the lock. `odd` is what stands out in the
+    definitions of all peers."""
     faults, notes = [*peer.faults], [*peer.notes]
     if (source := read.sources.get(peer.title)) is not None:
-        odd = {title: there.definitions for title, there in read.sources.items()}
-        notes += [str(oddity) for oddity in oddities(odd) if oddity.title == peer.title]
+        notes += [str(oddity) for oddity in odd if oddity.title == peer.title]
         pinned = plan.pinned.of(peer.title)
         if pinned is not None and pinned.definitions is None:
             (faults if pinned.mode == "refuse" else notes).append(f"nothing of it is pinned: {MEND}")

@@ -33,6 +33,7 @@ from bridge.identity.callers.principals import OfferedNames, Principal
 from bridge.identity.tokens.token_exchange import CallerTokens
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.mcp.client.upstream import Upstream
+from bridge.pinned.oddities import oddities
 from bridge.process.peer_definitions import read_definitions
 from bridge.process.peer_findings import (
     PeerFindings,
@@ -207,6 +208,7 @@ async def findings_of(plan: Plan, bridge: Bridge) -> Findings:
         for key, upstream in bridge.upstreams.items()
     ]
     read = await read_definitions(plan, bridge)
+    odd = tuple(oddities(read.definitions))
     catalogs = [await catalog_findings(key, source) for key, source in bridge.catalogs.items()]
     remote = {
         (agent.key, agent.url): await agent_findings(agent, plan.agents.get(agent.key))
@@ -220,7 +222,7 @@ async def findings_of(plan: Plan, bridge: Bridge) -> Findings:
         *(_offered(offered, plan, principals.values(), _incomplete(bridge)) for offered in bridge.offered),
     )
     return Findings(
-        tuple(with_definitions(peer, plan, read) for peer in (*servers, *remote.values(), *catalogs)),
+        tuple(with_definitions(peer, plan, read, odd) for peer in (*servers, *remote.values(), *catalogs)),
         faces,
         (
             *_unused(plan),

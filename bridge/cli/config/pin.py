@@ -188,7 +188,7 @@ def _changes(plan: Plan, titles: frozenset[str], before: Lock, read: ReadDefinit
     }
     known = {*map(server_title, plan.servers), *map(agent_title, plan.agents)}
     kept = {title: source for title, source in before.sources.items() if title in known}
-    present = {title: source.definitions for title, source in read.sources.items()}
+    present = read.definitions
     news = {(title, item.kind, item.name) for title, items in changed.items() for item in items}
     odd: dict[str, tuple[str, ...]] = {}
     for oddity in (
